@@ -9,9 +9,9 @@
     puzzles.guards.show(kernel)      a picture of what the kernel does
     puzzles.guards.reset()           the original stub
 
-A group of puzzles is a module. GROUPS lists the groups in an order in which each can be
-solved with the knowledge from earlier ones. This module acts as a collection: it
-iterates over its puzzles, and each is one of its attributes.
+A group of puzzles is a module. GROUPS orders the groups so that each requires only the
+knowledge from earlier ones. This module acts as a collection: it iterates over its
+puzzles, and each is one of its attributes.
 
     puzzle, answers       the definition of a puzzle, and the answers that it accepts
     catalogue             the list of puzzles, and their stubs
@@ -46,7 +46,7 @@ def _example() -> Puzzle:
 
 
 class _Collection(ModuleType):
-    """The type of this module: a collection of puzzles to iterate, look up and show."""
+    """The type of this module: puzzles to iterate over, look up and show."""
 
     @property
     def groups(self) -> dict[str, tuple[Puzzle, ...]]:

@@ -40,11 +40,11 @@ from .answers import PuzzleAnswer, is_stub, parse_answer
 from .goal import draw_goal, launch_of, launch_words, narrow_dtype, write_element
 from .instance import Instance, make_instance
 
-# Arrays of at least this many elements are drawn as an image if two-dimensional.
+# A two-dimensional array of at least this many elements is drawn as an image.
 IMAGE = 400
-SMALL = 10.0  # pixels of a cell of an image
-SMALLEST = 5.0  # pixels of a cell of an image if there is little room
-READ_AT = 22.0  # pixels of the smallest cell with a readable number
+SMALL = 10.0  # side of an image's cell in pixels
+SMALLEST = 5.0  # the same if there is little room
+READ_AT = 22.0  # side in pixels of the smallest cell with a readable number
 # Pictures, but not checks, use this tolerance, relative to a float output's largest
 # value.
 TOLERANCE = 1e-4
@@ -249,8 +249,8 @@ def _draw_python(puzzle: Any, case: Instance, answer: PuzzleAnswer) -> Picture:
     picture = launcher[_launch_key(puzzle, case, 0)](*args)
     got = {name: arrays[name] for name in case.wants}
     drawing = picture.drawing
-    # Draw right results, too, if they are an image made from the puzzle's own inputs.
-    # A transpose, for example, gets its numbers from make_instance() instead.
+    # Right results are drawn, too, if they are an image of the puzzle's own data. A
+    # transpose, for example, has none: make_instance() chooses its numbers.
     image = any(w.ndim == 2 and w.size >= IMAGE for w in case.wants.values())
     image &= bool(case.problem.data)
     aside = draw_beside(case, got, drawing, image)

@@ -383,7 +383,8 @@ COMPACT = Puzzle(
     limits={
         "reads.a": lambda n: 3 * n,  # one read to vote, one to choose, one to store
         # A first read has 24 lanes on average: 32 in one block and 16 in the other. The
-        # limit is half, since only lanes that keep their number do the later reads.
+        # limit is half of that, since only lanes that keep their number make the later
+        # reads.
         "lanes.a": 12,
     },
 )

@@ -123,7 +123,7 @@ def _draw_circles(
     return f'<path d="{path}" fill="{THREAD}" fill-opacity=".18" stroke="{THREAD}"/>'
 
 
-STOPS = 96  # Largest number of stops of the slider, which are elements of the outputs.
+STOPS = 96  # Largest number of slider stops; each stop is an element of an output.
 FEWER = 10  # Largest number of stops if many inputs make each stop slow.
 LINES = 16  # Largest number of lines to one element; if there are more, none is drawn.
 NAMED = 3  # Largest number of elements that a sentence names.
@@ -205,7 +205,7 @@ def arrange_arrays(case: Instance) -> Sheet:
 
 
 def _in_rows(inputs: list[Values], outputs: list[Values]) -> Sheet:
-    """Place inputs above outputs; unequally long inputs share a row if possible."""
+    """Place inputs above outputs; inputs of unequal lengths share a row if possible."""
     alike = len({one.array.size for one in inputs}) == 1
     first = [replace(one, indices="above") for one in inputs]
     beside = [] if alike or not inputs else _place_beside(first, 66 + 15)

@@ -176,9 +176,9 @@ def find_dependences(case: Instance, outputs: Sequence[int]) -> np.ndarray:
     NOW: most other values of the input element change the output element. COULD: some
     values change it (a larger one would be the maximum; a positive one would be kept).
     0: no value changes it. If no element changes an output with each of its other
-    values, the output compares all elements, like the place of a maximum. It is then
-    NOW for each element that could change it. If there are more than MANY input
-    elements, groups are changed together, and split if one of the outputs changes.
+    values, the output compares all elements, as an argmax does. Each element that could
+    change it is then NOW. If there are more than MANY input elements, groups are
+    changed together, and split if one of the outputs changes.
     """
     count = sum(a.size for a in case.inputs.values())
     try_ = _Trial(case, np.asarray(outputs, int))

@@ -7,7 +7,7 @@
 
 A puzzle counts once for each language: Python, Numba, CUDA C. A record contains the day
 of the first solution, the numbers of a score, and whether these are within the budget
-(score.py). It is the latest score, but one within the budget is never lost.
+(score.py). The score is the latest one, but a score within the budget is never lost.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _latest: list[str] = []  # puzzles that this session solved first
 def note_solved(puzzle: Puzzle, language: str, score: Score | None = None) -> bool:
     """Record a solved puzzle; return whether it was unsolved in every language before.
 
-    Of several answers in one language, the first day counts, and the latest score. But
+    Of several answers in one language, the first day and the latest score count. But
     a score within the budget is not replaced by a score beyond it.
     """
     if language not in LANGUAGES:

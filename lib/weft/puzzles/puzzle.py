@@ -1,4 +1,4 @@
-"""A puzzle: its task, the check of an answer, and the help to find one."""
+"""A puzzle: its task, the check of an answer, and help with finding one."""
 
 from __future__ import annotations
 

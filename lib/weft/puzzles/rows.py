@@ -43,7 +43,7 @@ def merge_pairs(out, a, b, n):
 def make_pairs(rng, shape):
     """Return pairs (n,2): maxima, of which many are equal, and sums from 1 to 4.
 
-    Some pairs are those of empty parts; if there are several, the last one is.
+    Some pairs belong to empty parts. From the fourth pair on, the last one always does.
     """
     most = rng.choice([-np.inf, -90, 0, 1, 2, 90], shape[0])
     most[3:][-1:] = -np.inf

@@ -24,7 +24,7 @@ def add_ten(out, a):
 
 # The limits of kernels in which each thread writes one element.
 ONE_EACH = {
-    "writes.out": lambda n: 2 * n,  # excludes threads that all write everything
+    "writes.out": lambda n: 2 * n,  # fails if every thread writes everything
     # A single thread may not do all the work; a store and then `+=` takes 3 rounds.
     "rounds.out": 3,
 }
