@@ -27,7 +27,7 @@ from ..language import PythonKernel
 from ..to_cuda.cuda_c import cuda_c
 from . import arguments, meaning, reading
 
-_DEFAULT_SHARED = 48 << 10  # bytes; a kernel must request more
+_DEFAULT_SHARED = 48 << 10  # bytes; a kernel must explicitly request more
 _NUMBERS = frozenset(
     (int, float, bool, np.float32, np.float64, np.int32, np.int64, np.uint32)
 )

@@ -62,7 +62,7 @@ class Shadow:
 
 @dataclass
 class Knowledge:
-    """The accesses of each other block that are known to have happened before.
+    """For each other block, the accesses that are known to have happened before.
 
     An access in the block's interval j has a stamp: 3j if the thread fenced and
     released the access in that interval, 3j + 1 if it only fenced the access, and

@@ -94,7 +94,7 @@ class Table:
             self.steps[number, : len(shape.steps)] = shape.steps
 
     def lengths(self, packed: np.ndarray, cut: bool = False) -> np.ndarray:
-        """Return the number of rows per entry; a loop's header counts for all of them.
+        """Return each entry's number of rows; a loop's header has all rows of the loop.
 
         cut: whether the last loop may be incomplete.
         """

@@ -356,7 +356,7 @@ def _emit_atomic(exprs: Any, name: str, node: ast.Call) -> CExpression:
 def _as_unsigned(
     word: str, address: str, operands: list[CExpression], kind: ScalarType
 ) -> CExpression:
-    """Call an atomic of unsigned long long on the bits of a value of another type."""
+    """Call the atomic for unsigned long long on the bits of another type's value."""
     wide = "unsigned long long"
     if kind.c == "double":
         operands = [
