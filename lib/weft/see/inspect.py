@@ -44,8 +44,8 @@ def inspect(
     kernel: a kernel of load_cuda() or %%cuda, or cuda_c(k), whose CUDA C runs on the
     CPU under the watch build. A plain Python function runs on the simulator, like
     sim(kernel). The launch takes the arguments of kernel[grid, block](...) and returns
-    a Report of its faults and of the cost of each line. Arrays on a GPU are copied to
-    the host and back.
+    a Report of its faults and each line's cost. Arrays on a GPU are copied to the host
+    and back.
 
     order: the order in which threads and blocks run: "forward", "reverse", "shuffled",
     or a number that seeds a shuffle. quiet: whether to hide the findings. timeout: time

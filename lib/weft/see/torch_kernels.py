@@ -6,7 +6,7 @@
 On a GPU, the rows are kernels with CUPTI's times (through torch.profiler). On the CPU,
 they are the operators of ATen and the time spent in each. `python -m weft bench
 torch-kernels --device cuda --json PATH` writes a file like those in notebooks/results/.
-It contains the kernels of a training step of PyTorch's twin of the MNIST model.
+It lists the kernels in one training step of the MNIST model's PyTorch twin.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from .touches import Touches, block_name, ravel, sentence, write_place
 ALL = -1  # all intervals; -2, -3, ...: the first, second, ... access of a thread
 TANGLE = 12  # if one thread has more accesses than this, its arrows tangle
 REPEATED = 20_000  # an endless loop usually has more accesses than this
-# Maximum number of accesses of one thread that become stops of the slider.
+# Maximum number of a thread's accesses that become stops of the slider.
 ACCESSES = 160
 
 

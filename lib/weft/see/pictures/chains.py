@@ -59,11 +59,12 @@ def run_blocks(
 ) -> Schedule:
     """Run a scan's blocks until all tiles are final, or until nothing changes.
 
-    order: the order in which blocks begin. slots: blocks that run at a time. look_back:
-    whether a tile may add partial sums; otherwise it waits for the final sum of the
-    tile before it. ticket: whether a block takes the next tile; otherwise its tile is
-    its own number. times: steps that each tile's own sum takes (default: 1). Raises
-    ArgumentError unless `order` is a permutation, and slots and times are positive.
+    order: the order in which blocks begin. slots: the number of blocks that run at the
+    same time. look_back: whether a tile may add partial sums; otherwise it waits for
+    the final sum of the tile before it. ticket: whether a block takes the next tile;
+    otherwise its tile is its own number. times: steps that each tile's own sum takes
+    (default: 1). Raises ArgumentError unless `order` is a permutation, and slots and
+    times are positive.
     """
     count = len(order)
     times = [1] * count if times is None else list(times)
@@ -210,7 +211,7 @@ def _draw_legend() -> str:
 
 # ---- many schedules ------------------------------------------------------------------
 
-SCHEDULES, MANY = 100, 64  # schedules, and tiles of each
+SCHEDULES, MANY = 100, 64  # schedules, and tiles in each
 RESIDENT = (2, 8, 32)  # slots
 BARS = 16  # window lengths with a bar of their own
 

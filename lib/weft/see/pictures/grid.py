@@ -66,7 +66,7 @@ class Grid:
         return plane, row, col
 
     def origin(self, plane: Any) -> tuple[Any, Any]:
-        """Return x and y of the upper left corner of a plane, or of each plane."""
+        """Return x and y of a plane's upper left corner, or of each plane's."""
         x = self.left + (plane % self.line) * (self.cols * self.side + GAP)
         return x, self.top + plane // self.line * (self.rows * self.side + GAP)
 

@@ -23,7 +23,7 @@ from .touches import Touches, block_name, size_of
 
 LEVELS = 6  # number of strengths that the eye can distinguish
 BLOCKS = 40  # maximum number of stops of the slider
-# Maximum of the number of recorded accesses times the number of slider stops.
+# Maximum product of recorded accesses and slider stops.
 ROWS = 1_500_000
 GAP = 40.0  # pixels between the columns: reads on the left, writes on the right
 HIGH, LOW = 240.0, 96.0  # largest heights of a map in pixels, and of a flat one
@@ -32,7 +32,7 @@ SMALL = 440.0  # width of a picture of flat maps in pixels: a phone shows it leg
 
 @dataclass(frozen=True)
 class _Map:
-    """A heat map of reads or writes of an array. per: the count by element."""
+    """A heat map of an array's reads or writes. per: the count by element."""
 
     number: int
     verb: str

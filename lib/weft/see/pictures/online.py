@@ -21,8 +21,8 @@ from .panels import EDGE
 from .svg import Drawing, Slider, box, label, num, remark
 
 LEFT, SIDE = 130.0, 44.0  # x of the first cell, and the side of a cell, in pixels
-FIRST, APART = 82.0, 92.0  # y of the first pass's cells, and between two passes
-LONGEST = 16  # cells that have room
+FIRST, APART = 82.0, 92.0  # y of the first pass's cells; pixels between two passes
+LONGEST = 16  # maximum number of cells
 BAR, HIGH = 172.0, 30.0  # y of the old sum's bar, and the height of a bar
 
 

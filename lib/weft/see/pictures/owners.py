@@ -19,7 +19,8 @@ from .svg import Drawing, Slider, box, label, num, remark
 
 BARS, FLOOR = 160.0, 110.0  # x of the bars, and the width of the floor in pixels
 CUT, LANES = 2.0, 510.0  # times the floor at which a bar ends; x of the lanes
-TOP, APART, HIGH = 96.0, 44.0, 24.0  # y of the first rung; between rungs; of a bar
+# The y of the first rung, the distance between rungs, and the height of a bar.
+TOP, APART, HIGH = 96.0, 44.0, 24.0
 WARP = 32
 
 Row = Mapping[str, Any]

@@ -4,7 +4,8 @@
     play_rounds(numbers, list_halves(8), merge, write)   any rounds, any merge
 
 A round is a list of pairs (to, source): place `to` merges its value with the value that
-`source` had before the round. So a scan, or a tree of pairs, is played as well.
+`source` had before the round. So play_rounds() can also play a scan, or a tree of
+pairs.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     draw_compaction([3, 8, 4, 7], [False, True, True, False])
     play_scans([3, 1, 7, 0, 4, 1, 6, 3])      Kogge-Stone beside Brent-Kung
 
-list_kogge_stone() and list_brent_kung() are rounds for play_rounds(), too (Kogge and
+list_kogge_stone() and list_brent_kung() also return rounds for play_rounds() (Kogge and
 Stone, A parallel algorithm for the efficient solution of a general class of recurrence
 equations, 1973; Brent and Kung, A regular layout for parallel adders, 1982).
 """
@@ -21,9 +21,9 @@ from .panels import EDGE
 from .rounds import APART, HIGH, LEFT, TOP, Board, Round, compute_rows
 from .svg import Drawing, Slider, arrow, box, label, num, remark
 
-CELL, GAP = 44.0, 92.0  # side of a place, and y from the numbers to the output
+CELL, GAP = 44.0, 92.0  # side of a place; pixels from the numbers to the output
 FROM = 116.0  # x of the first number
-LONGEST = 16  # numbers that have room
+LONGEST = 16  # maximum count of numbers
 
 # ---- compaction ----------------------------------------------------------------------
 
@@ -100,7 +100,7 @@ def _draw_move(number: int, start: int, to: int, top: float, bottom: float) -> s
 
 
 def list_kogge_stone(count: int) -> list[Round]:
-    """Return the rounds of a scan in the fewest rounds: all places add at a time.
+    """Return the fewest rounds of a scan: in each, all places add at the same time.
 
     count: a power of two; else ArgumentError.
     """
@@ -131,7 +131,7 @@ def _check_count(name: str, count: int) -> None:
 def play_scans(values: Sequence[float]) -> Drawing:
     """Play both scans of values side by side, with one slider over the rounds.
 
-    values: 2, 4 or 8 numbers that are short enough for two players beside each other;
+    values: 2, 4 or 8 numbers that are short enough for two players side by side;
     else ArgumentError.
     """
     _check_count("play_scans", len(values))

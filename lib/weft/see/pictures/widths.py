@@ -17,7 +17,7 @@ from .svg import Drawing, Slider, box, label, num, remark, rule
 
 LANES, SECTOR, BYTES = 32, 32, 512  # lanes of a warp; bytes of a sector; bytes moved
 WIDTHS = (1, 2, 4, 8, 16)  # bytes that a lane loads at a time
-BYTE = (WIDTH - 2 * EDGE) / BYTES  # pixels
+BYTE = (WIDTH - 2 * EDGE) / BYTES  # width of a byte in pixels
 THREADS, ROW, HIGH = 86.0, 168.0, 34.0  # y of the lanes and of the row; its height
 
 
@@ -71,7 +71,7 @@ def _draw_sectors() -> str:
 
 def _draw_width(width: int) -> list[str]:
     """Draw the requests of loads of this width."""
-    span = LANES * width * BYTE  # pixels of a request
+    span = LANES * width * BYTE  # width of a request in pixels
     out = [label(EDGE, 42, _describe(width), 13)]
     out.append(
         rule("".join(_draw_line(lane, width) for lane in range(LANES)), width="1")
