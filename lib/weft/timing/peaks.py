@@ -182,7 +182,7 @@ def _call(function: str, *args: Any) -> None:
 
 
 SOURCES = {"cuda": "peaks.cu", "cpu": "peaks.c"}
-# For each kind of peaks.cu: rung, precision, least and greatest compute capability
+# For each kind of peaks.cu: rung, precision, lowest and highest compute capability
 # times 10.
 KINDS = (
     ("ffma", "fp32", 0, 999),
@@ -222,7 +222,7 @@ def peaks(device: str = "cpu", again: bool = False) -> list[Row]:
 
 def ceilings(rows: Iterable[Row]) -> dict[str, float]:
     """Return the highest rates: "gbs" of a copy and "l2" of reads from the L2 cache in
-    GB/s, and of each precision in TFLOP/s. 3xtf32 is a third of tf32.
+    GB/s, and each precision's rate in TFLOP/s. 3xtf32 is a third of tf32.
     """
     rates: dict[str, float] = {}
     for row in (row for row in rows if row["op"] == "peak"):

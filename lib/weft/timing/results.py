@@ -293,11 +293,11 @@ TASKS = Path("/proc/self/task")
 # Products of 512 x 512 on 2 cores of an H100's host, in spans of 0.3 s: a thread waited
 # at most 0.1 % of its time on the idle machine, and 42 to 51 % beside two programs that
 # never pause. On the host's 16 idle cores, with 16 threads, one span had 1.6 %.
-SHARED = 0.1  # least share of the time
+SHARED = 0.1  # share of waiting from which times are not drawn
 # Spans of 20 ms with 16 threads waited up to 12 ms, since Linux takes a while to give
-# each thread a core. Such waits are only a few of its scheduler's 4 ms turns, and
+# each thread a core. Such waits are only a few of the scheduler's 4 ms turns, and
 # hardly move a median.
-LEAST = 20e-3  # least seconds
+LEAST = 20e-3  # waits of fewer seconds count as 0
 OPTION = "WEFT_SHARED"
 
 
@@ -315,7 +315,7 @@ class CoreWait:
 
     def share(self) -> float | None:
         """Return the wait as a share of the time in which the busiest thread ran or
-        waited; 0 for less than LEAST seconds.
+        waited; 0 for a wait of less than LEAST seconds.
 
         The thread that waited longest counts, since a team waits for it. Where the
         kernel keeps no counts, a single thread's CPU time is compared with the clock.

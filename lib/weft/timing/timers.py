@@ -108,7 +108,7 @@ HOST_TIMES = 7  # samples of the host's time
 
 
 def count_steps(run: Run, device: AnyDevice) -> int:
-    """Return a power of two: the number of steps of a sample of about SAMPLE seconds.
+    """Return a power of two: the number of steps in a sample of about SAMPLE seconds.
 
     The number is within STEPS, or 1 if a single step takes longer than SAMPLE.
     """
