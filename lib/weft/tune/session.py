@@ -5,8 +5,9 @@ kernel, device and set of sizes. The files can be recreated in seconds, so they 
 pruned and cleared together with all other files of the cache.
 
 ptxas reports a kernel's registers and shared memory, which limit the number of its
-warps on a multiprocessor. If no warp fits, the kernel cannot be launched. A kernel with
-far fewer warps than other candidates has none to run while its warps wait for memory.
+warps on a multiprocessor. If no warp fits, the kernel cannot be launched. If a kernel
+has far fewer warps than other candidates, all of its warps often wait for memory at
+once.
 
 Timing is by successive halving: all candidates run for a short time, the slower half is
 dropped, the others run twice as long, etc. (Karnin, Koren and Somekh, ICML 2013;
@@ -383,7 +384,8 @@ def _first_line(error: Exception) -> str:
     return lines[0] if lines else "the compiler failed without a message"
 
 
-# After two calls, candidates that are this many times slower than the fastest are out.
+# After two calls, candidates that are this many times slower than the fastest are
+# dropped.
 FAR = 3.0
 NEAR = 1.01  # candidates within 1 % of the best are not dropped
 FIRST = 3  # samples in the first round
