@@ -102,7 +102,7 @@ class shared:
     """Memory that the threads of a block share."""
 
     def array(shape: Any, dtype: Any) -> Any:
-        """Return an uninitialised array of the block. shape: a constant.
+        """Return an uninitialised array that the block shares. shape: a constant.
 
         With shape 0, the launch sets the size: [grid, block, stream, bytes]. All arrays
         with shape 0 in a kernel begin at the same address.
@@ -197,7 +197,7 @@ def syncthreads_or(predicate: Any) -> int:
 
 @_inside
 def syncwarp(mask: int = 0xFFFFFFFF) -> None:
-    """Wait until the lanes of the warp in `mask` have arrived."""
+    """Wait until all lanes of the warp that `mask` contains have arrived."""
 
 
 @_inside
@@ -225,7 +225,7 @@ def nanosleep(ns: int) -> None:
 
 @_inside
 def shfl_sync(mask: int, value: Any, lane: int) -> Any:
-    """Return the value of lane `lane` modulo 32."""
+    """Return the value of lane `lane` % 32."""
 
 
 @_inside
