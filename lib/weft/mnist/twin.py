@@ -265,7 +265,7 @@ class TwinTrainer:
         losses: list[torch.Tensor] = []
         with self.mode():
             for part in self._run(order):
-                # The next launch overwrites its losses.
+                # The next launch overwrites this one's losses.
                 losses += torch.stack(part).unbind() if self._launches else part
         return losses
 
