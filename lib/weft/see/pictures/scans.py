@@ -100,7 +100,7 @@ def _draw_move(number: int, start: int, to: int, top: float, bottom: float) -> s
 
 
 def list_kogge_stone(count: int) -> list[Round]:
-    """Return the fewest rounds of a scan: in each, all places add at the same time.
+    """Return the fewest rounds of a scan: in each, all unfinished places add.
 
     count: a power of two; else ArgumentError.
     """
