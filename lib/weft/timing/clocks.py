@@ -135,7 +135,7 @@ def _handle(index: int) -> ctypes.c_void_p | None:
         return handle
     count = ctypes.c_uint()
     if nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) or count.value != 1:
-        return None  # NVML has several, and the right one is unknown
+        return None  # NVML lists several GPUs, and the right one is unknown
     if nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(handle)):
         return None
     return handle
