@@ -211,7 +211,7 @@ class ReferenceAnswer:
         return min(count, max(integers)) if integers else count
 
     def _estimate_fan_in(self, reference: Call, name: str) -> int:
-        """Estimate the number of elements of one input that affect an output element.
+        """Estimate how many of one input's elements affect an output element.
 
         This is used if the sides show no sum, as for a softmax. The method changes the
         middle element of an input and counts the output elements that then differ.
