@@ -1,11 +1,11 @@
 """The same work in Python, NumPy, Numba, C and PyTorch: `python -m weft bench bodies`.
 
-The work is the grey values of an image and two matrix products. The contenders are
-loops, the Python bodies on each of their runners, the lab's op and the libraries.
+The work consists of the grey values of an image and two matrix products. The contenders
+are loops, the Python bodies on each of their runners, the lab's op and the libraries.
 With --device cuda, Numba, C and PyTorch use the GPU. Their time then covers only the
-kernel, and comes from a CUDA graph of many launches. host_us is the cost of a launch in
-Python. A slow contender computes only some rows or blocks, and its time is scaled up;
-`part` is the share that it computes.
+kernel, and comes from a CUDA graph of many launches. host_us is the cost of a launch
+from Python. A slow contender computes only some rows or blocks, and its time is scaled
+up; `part` is the share that it computes.
 
 --sizes 5x784x10,512x512x512,786432: m x k x n of a product, or the pixels of an image.
 """
@@ -45,7 +45,7 @@ SHOWN += ["error", "vs_torch"]
 WEIGHTS = (0.2989, 0.587, 0.114)  # weights of red, green and blue, as in bodies.grey
 LAUNCHES = 20  # launches in one CUDA graph
 BURST = 50  # successive launches, for the host's time
-PATIENCE = 1.0  # approximate timing per contender, in seconds
+PATIENCE = 1.0  # approximate seconds of timing per contender
 LOOPS = 1 << 20  # multiplications in Python's loops
 SIMULATED = 1 << 20  # memory accesses on the simulator
 HANGS = 300.0  # time limit in seconds for a simulated block, even on a busy machine
@@ -149,7 +149,7 @@ def _measure(work: Workload, last: Workload, patience: float) -> list[dict[str, 
 def _measure_error(work: Workload, contender: BodyRunner) -> float:
     """Return the largest difference from float64, divided by the largest number.
 
-    Raises an error if the result is wrong.
+    Raises RuntimeError if the result is wrong.
     """
     want, bound = work.want[contender.part], work.bound[contender.part]
     difference = (contender.call().double().cpu().reshape(want.shape) - want).abs()
@@ -248,7 +248,7 @@ def _make_matmul(work: Workload) -> Iterator[BodyRunner]:
     yield from _make_compiled(work, bodies.matmul, "", shape, arguments)
     yield from _make_compiled(work, bodies.matmul_tiled, " tiled", shape, arguments)
     lib = native.library("matmul", a.device.type)
-    on_cpu = [lib.rung()]  # a simulated CUDA kernel's time has no meaning
+    on_cpu = [lib.rung()]  # a simulated CUDA kernel's time is meaningless
     on_cuda = [r for r in lib.rungs if "cuda" in r.targets and r.precision == "fp32"]
     for rung in on_cpu if a.device.type == "cpu" else on_cuda:
         name = rung.name

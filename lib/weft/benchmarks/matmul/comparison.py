@@ -373,7 +373,7 @@ def _write_spread(rows: list[Row]) -> str:
 
 
 def _write_runs(rows: list[Row]) -> str:
-    """Write the number of the rows' runs and their starts."""
+    """Write the number of runs that measured the rows, and when each run began."""
     runs = sorted({run_of(row) or "" for row in rows})
     starts = {row["run"] for row in rows if row.get("run")}
     texts = [

@@ -179,7 +179,7 @@ def train_sides(
     torch.compiler.reset()
     rows = []
     with native.on_device(where), contextlib.ExitStack() as stack:
-        # The sides of each batch size, which schedules can share.
+        # Schedules with the same batch size share their sides.
         sides: dict[int, list[Side]] = {}
         for measure in measures:
             schedule = SCHEDULES[measure]

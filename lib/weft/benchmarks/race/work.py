@@ -200,7 +200,7 @@ class StepPart:
 
     section: str
     us: float
-    products: float  # time at the roof; 0 if there are none or their number is unknown
+    products: float  # time at the roof; 0 without products or a known count
     bytes: float
     launch: float
 
