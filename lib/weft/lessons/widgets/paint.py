@@ -297,7 +297,7 @@ if anywidget:
             self.send({"kind": "frame", **fields}, [memoryview(pixels)])
 
         def _measure_share(self) -> float | None:
-            """Return the threads' share of waiting for a core in the last PERIOD."""
+            """Return the share of the last PERIOD that threads waited for a core."""
             if time.monotonic() - self._looked >= PERIOD:
                 self._share = self._wait.share()
                 self._wait = CoreWait(self.painting.device, pauses=True)
