@@ -182,7 +182,7 @@ def list_requirements(to_develop: bool = True) -> list[str]:
 
 @dataclass(frozen=True)
 class Installed:
-    """The packages of a Python: version by name, as pip normalizes names.
+    """The packages of a Python: version by name, as pip normalises names.
 
     cuda: the CUDA release of torch, such as (12, 8); None for a torch without CUDA, and
     if there is no torch.

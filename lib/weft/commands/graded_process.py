@@ -84,7 +84,7 @@ def _receive(source: int, seconds: float) -> bytes:
 
 
 def _end(child: int) -> int:
-    """End an answer's processes and return the status of the first."""
+    """End an answer's processes; return the exit status of the first one."""
     for _ in range(2):  # at first, the child may have no group yet
         try:
             os.killpg(child, signal.SIGKILL)
