@@ -37,8 +37,8 @@ GROUND = (
     "dark){.weft-ground{color:#d7dce2;background:#16191d}}</style>"
 )
 WIDTH = 920  # maximum width of an SVG, in pixels
-# The element's own style sets this, since style sheets of an exported page cannot
-# override it.
+# The font is set in each element's own style, which the style sheets of an exported
+# page cannot override.
 MONO = "ui-monospace, Menlo, Consolas, monospace"
 REFERENCE = 'stroke-dasharray="4 3"'  # SVG attributes of a reference line
 DIM = 0.55  # Opacity of a grey mark that keeps a contrast of 3:1 on white and on black.
@@ -274,7 +274,7 @@ def describe_unmeasured(what: str) -> str:
 
 
 def draw_unmeasured(axes: Axes, what: str) -> None:
-    """Write describe_unmeasured() in the middle of an otherwise empty picture."""
+    """Write, in an otherwise empty picture, that nothing is measured yet."""
     write_instead(axes, describe_unmeasured(what))
 
 
