@@ -83,8 +83,8 @@ class Runner:
     device: torch.device | None = None
     orders: tuple[str, ...] = ("",)
     most = NATIVE
-    few = False  # launches are slow, so check() makes only a few
-    watched = False  # whether launches are slow, so that check() makes only a few
+    few = False  # whether launches are slow, so that check() makes only a few
+    watched = False  # whether launches run under the watch build
     where = ""  # added to the name in messages: "on cuda:0"
 
     def __init__(self, name: str, parameters: Sequence[str], text: str = "") -> None:
