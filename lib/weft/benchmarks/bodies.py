@@ -66,7 +66,7 @@ class BodyRunner(Contender):
 
 
 def make_runner(impl: str, rung: str, call: Call, **more: Any) -> BodyRunner:
-    """Return a BodyRunner with the fields `more`; impl and rung identify its row."""
+    """Return a BodyRunner with more fields; impl and rung identify its row."""
     return BodyRunner(call=call, row={"impl": impl, "rung": rung}, **more)
 
 
@@ -123,7 +123,7 @@ def note(rows: list[dict[str, Any]]) -> str:
 
 
 def _measure(work: Workload, last: Workload, patience: float) -> list[dict[str, Any]]:
-    """Return the contenders' rows; if `work` is not `last`, only those on the host."""
+    """Return a row per contender; unless `work` is `last`, only host contenders run."""
     measured_rows = []
     device = work.inputs[0].device
     for contender in work.contenders(work):
@@ -318,8 +318,9 @@ def _select_blocks(
 ) -> tuple[Shape, Part, float]:
     """Return the first blocks of a launch, with about `threads` threads in total.
 
-    At least one block is returned. Also returns the part of the result that these
-    blocks compute, and the size of the whole result divided by the size of this part.
+    The function selects at least one block. It also returns the part of the result that
+    these blocks compute, and the size of the whole result divided by the size of this
+    part.
     """
     (blocks, *rows), (side, *sides) = (np.atleast_1d(each) for each in shape)
     rows, sides = int(rows[0]) if rows else 1, int(sides[0]) if sides else 1

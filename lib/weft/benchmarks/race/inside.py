@@ -125,7 +125,7 @@ BACK_ARROWS = (  # (start, end) of each arrow
 
 
 def conv2_back(row: Row, roof: Row, launch_us: float) -> StepPart:
-    """Sum the sections of conv2's backward pass, per 64 images of a step.
+    """Sum the sections of conv2's backward pass, scaled to 64 images.
 
     row, roof, launch_us: the parameters of find_limits().
     """
