@@ -241,8 +241,8 @@ def list_missing(wanted: list[str], installed: Installed) -> list[str]:
     return [line for line in wanted if line and name_of(line) not in installed.versions]
 
 
-# CUDA 12's packages have other names. Its headers of crt are in the package of nvcc.
-# For CUDA 12, torch's own Triton contains the disassembler.
+# CUDA 12's packages have other names. Its crt headers are in nvcc's package. For CUDA
+# 12, torch's own Triton contains the disassembler.
 _CUDA_12 = {
     "nvidia-cuda-nvrtc": "nvidia-cuda-nvrtc-cu12",
     "nvidia-cuda-runtime": "nvidia-cuda-runtime-cu12",
