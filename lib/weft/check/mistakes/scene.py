@@ -188,7 +188,7 @@ def describe_pattern(
 
 
 def _by_ones(right: list[Run], bad: list[Run]) -> str:
-    """Describe the sizes that are 1 in exactly the wrong runs, or exactly the right."""
+    """Describe sizes that are 1 in exactly the wrong (or exactly the right) runs."""
     wrong, only = [], []
     for name in right[0][0]:
         right_sizes = {s[name] for s, _ in right}
