@@ -319,8 +319,7 @@ def _select_blocks(
     """Return the first blocks of a launch, with about `threads` threads in total.
 
     The function selects at least one block. It also returns the part of the result that
-    these blocks compute, and the size of the whole result divided by the size of this
-    part.
+    these blocks compute, and the ratio of the whole result's size to this part's.
     """
     (blocks, *rows), (side, *sides) = (np.atleast_1d(each) for each in shape)
     rows, sides = int(rows[0]) if rows else 1, int(sides[0]) if sides else 1
