@@ -14,7 +14,7 @@ import torch
 from .errors import Mismatch
 
 GUARD = 256  # guard elements before and after every array
-ORDERS = ("forward", "reverse", "shuffled")  # the thread orders as simt.h numbers them
+ORDERS = ("forward", "reverse", "shuffled")  # the thread orders, numbered as in simt.h
 BFLOAT16_GUARD = 0x461C  # the bfloat16 number 9984
 # Signalling NaNs with a distinctive pattern. An element that still has this pattern was
 # never written. Any operation on it makes the NaN quiet, which changes the pattern.
@@ -24,9 +24,9 @@ _NAN_BITS = {np.float16: 0x7D2D, np.float32: 0x7FAADEAD, np.float64: 0x7FF4DEADB
 def poison(dtype: Any, turn: int = 0) -> np.generic:
     """Return the value of an output's elements before a launch, for a NumPy dtype.
 
-    It is NaN, or an odd number far from any answer. A bool or a byte can be right by
-    chance, so its value changes with `turn`. Two launches then reveal an element that
-    was not written.
+    It is NaN or, for integers, an unusual number far from any answer. A bool or a byte
+    can be right by chance, so its value changes with `turn`. Two launches then reveal
+    an element that was not written.
     """
     dtype = np.dtype(dtype)
     if dtype.type in _NAN_BITS:
@@ -52,7 +52,7 @@ def find_unwritten(values: np.ndarray, start: np.generic) -> np.ndarray:
 
 
 def guard_value(dtype: Any) -> np.generic:
-    """Return the fill value of guard zones; NaN would hide an addition to a guard."""
+    """Return the fill value of guard zones: not NaN, which would hide additions."""
     dtype = np.dtype(dtype)
     return dtype.type(1e4 + 1 / 64) if dtype.kind in "fc" else poison(dtype)
 

@@ -7,7 +7,7 @@ default stream and the driver's current device apply.
 libcuda exists wherever a GPU can run a kernel. Only this module binds it. Its functions
 are the same in CUDA 12 and 13: https://docs.nvidia.com/cuda/cuda-driver-api/
 
-In a container, a process may get the time of only two of the machine's 64 cores.
+In a container, a process may get the CPU time of only two of the machine's 64 cores.
 count_cores() returns the number that this process really gets. Besides the affinity
 mask, cgroups limit its CPU time by a quota per period. The files are described in
 https://docs.kernel.org/admin-guide/cgroup-v2.html (cpu.max) and, for version 1, in
@@ -287,7 +287,7 @@ def driver_ffi() -> FFI:
 def open_driver() -> Any:
     """Return libcuda, perhaps not yet initialised; None without a driver."""
     try:
-        # Without the library, this fails; cffi would first run gcc to find it.
+        # CDLL fails at once if the library is missing; cffi would first run gcc.
         ctypes.CDLL(DRIVER)
     except OSError:
         return None
@@ -313,7 +313,7 @@ def _call(function: str, *args: Any) -> None:
 
 
 def _read_value(kind: str, function: str, *args: Any) -> Any:
-    """Return the value that a function stores at its first argument, of type `kind`."""
+    """Call a function that stores a value of type `kind`; return the value."""
     value = driver_ffi().new(kind)
     _call(function, value, *args)
     return value[0]
@@ -352,8 +352,8 @@ THREADS = "OMP_NUM_THREADS"
 def count_cores() -> int:
     """Count the cores that this process gets by its affinity and its quota; at least 1.
 
-    A quota of 2.5 cores counts as 2. With a third thread, the quota would end early in
-    each period, all threads would stop, and times would scatter.
+    A quota of 2.5 cores counts as 2. A third thread would use up the quota early in
+    each period. All threads would then pause, and times would scatter.
     """
     return max(1, math.floor(min(_count_affine(), read_quota())))
 
@@ -381,7 +381,7 @@ def limit_threads(environment: MutableMapping[str, str] = os.environ) -> None:
 
 
 def read_quota(cgroups: Path = CGROUPS, own: Path = OWN_CGROUPS) -> float:
-    """Return the least quota of this process's cgroups, in cores, or inf.
+    """Return the smallest quota of this process's cgroups, in cores, or inf.
 
     cgroups: the folder where they are mounted. own: the file that lists this process's
     cgroups.

@@ -84,7 +84,7 @@ class KernelFault(KernelError):
 
 
 class NotSolved(Mismatch):
-    """Under WEFT_GRADE=1, the answer of an exercise or a puzzle is still its stub."""
+    """Under WEFT_GRADE=1, the answer to an exercise or a puzzle is still its stub."""
 
 
 def refuse_unsolved(line: str) -> None:

@@ -1,4 +1,4 @@
-"""One line about long-running work, which is updated in place and ends up grey.
+"""One line about long-running work: it is updated in place and finally turns grey.
 
     with Progress("building relu", 3, "files") as job:
         job.update()
@@ -67,7 +67,7 @@ class Progress:
             if not _jobs:
                 _choose_line()
             elif self._thread != _jobs[0]._thread:
-                return self  # The outer job counts the work of its threads.
+                return self  # The outer job also counts work in threads.
             _jobs.append(self)
         try:
             if self.delay:

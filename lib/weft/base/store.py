@@ -39,7 +39,7 @@ import platformdirs
 
 from .tracebacks import Short, defer_interrupts
 
-PART = "libweft_part_"  # prefix of unfinished files, which `make clean` uses
+PART = "libweft_part_"  # name prefix of unfinished files; see `make clean`
 LEFT = 86400.0  # age in seconds at which an unfinished file counts as abandoned
 
 
@@ -112,8 +112,9 @@ def lock_file(
 ) -> Iterator[None]:
     """Lock a file for the block; wait for the lock for at most `seconds`.
 
-    The system releases the lock of a killed process. If the file system has no locks or
-    the time is up, the block runs without a lock. say_waiting: called after one second.
+    The system releases the lock of a killed process. If the file system does not
+    support locks, or the time runs out, the block runs without a lock. say_waiting:
+    called after one second.
     """
     import filelock  # imported lazily: it takes 30 ms
 
@@ -260,7 +261,7 @@ class Kept:
 
 
 KEPT = "kept"  # folder of data that cannot be recomputed; see Kept
-KEEP = "WEFT_KEEP"  # the variable with another path of this folder; weft.keep() sets it
+KEEP = "WEFT_KEEP"  # the variable that overrides this path; weft.keep() sets it
 SAVED = "// Saved from a notebook's cell by %%cuda --save: "
 LIMIT = 1 << 30  # maximum size of the cache, in bytes
 

@@ -37,12 +37,12 @@ GROUND = (
     "dark){.weft-ground{color:#d7dce2;background:#16191d}}</style>"
 )
 WIDTH = 920  # maximum width of an SVG, in pixels
-# The element's own style sets this, since style sheets of an exported page cannot
-# override it.
+# The font is set in each element's own style, which the style sheets of an exported
+# page cannot override.
 MONO = "ui-monospace, Menlo, Consolas, monospace"
 REFERENCE = 'stroke-dasharray="4 3"'  # SVG attributes of a reference line
-DIM = 0.55  # Opacity of a grey mark, which keeps 3:1 on white and on black.
-FAINT = 0.72  # Opacity of secondary text, which keeps 4.5:1 on both.
+DIM = 0.55  # Opacity of a grey mark that keeps a contrast of 3:1 on white and on black.
+FAINT = 0.72  # Opacity of secondary text that keeps a contrast of 4.5:1 on both.
 INKED = (
     65  # Percentage of a colour in coloured text; the rest is the page's text colour.
 )
@@ -274,7 +274,7 @@ def describe_unmeasured(what: str) -> str:
 
 
 def draw_unmeasured(axes: Axes, what: str) -> None:
-    """Write describe_unmeasured() in the middle of an otherwise empty picture."""
+    """Write, in an otherwise empty picture, that nothing is measured yet."""
     write_instead(axes, describe_unmeasured(what))
 
 
@@ -286,7 +286,7 @@ def write_instead(axes: Axes, text: str) -> None:
 
 
 def write_svg(figure: Figure) -> str:
-    """Return the figure as SVG in words and marks, in the page's text colour."""
+    """Return the figure as SVG in the page's text colour, with alternative text."""
     with style():
         out = io.StringIO()
         # Without a date, equal pictures become equal files.
@@ -298,7 +298,7 @@ def write_svg(figure: Figure) -> str:
 
 
 def set_ground(text: str) -> str:
-    """Return an SVG with its own background, light or dark as the reader prefers."""
+    """Return the SVG with a background, light or dark as the reader prefers."""
     root, body = text[text.index("<svg") :].split(">", 1)
     return f'{root} class="weft-ground">{GROUND}{body}'
 
@@ -350,7 +350,7 @@ def mark_powers(axes: Axes, high: float) -> None:
 
 # ---- a chart in words ---------------------------------------------------------------
 
-MOST = 1500  # the most characters of a chart's alternative text
+MOST = 1500  # maximum number of characters in a chart's alternative text
 VALUES = 8  # A series with more values is described by its range.
 
 
@@ -406,15 +406,15 @@ def _read_rows(texts: Iterable[Any]) -> Iterator[str]:
 
 
 def _list_names(axis: Any) -> dict[float, str]:
-    """Return the texts of the ticks of an axis by place, if they are not numbers."""
+    """Return an axis's tick labels by position, or {} if they are numbers."""
     texts = [tick.get_text() for tick in axis.get_ticklabels()]
-    # TeX, as on log axes, writes numbers.
+    # Labels in TeX, as on log axes, are numbers.
     named = [t for t in texts if re.search(r"[^\W\d_]{2}", t) and "$" not in t]
     return dict(zip(map(float, axis.get_ticklocs()), texts)) if named else {}
 
 
 def _take(texts: list, axis: int, place: float) -> list[str]:
-    """Remove the texts at a named tick from the list; return them."""
+    """Remove the texts at one tick from the list, and return them."""
     here = [one for one in texts if one[1] != (0, 0) and one[1][axis] == place]
     texts[:] = [one for one in texts if one not in here]
     return [text for text, _ in here]

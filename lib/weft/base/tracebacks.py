@@ -27,7 +27,7 @@ def running_shell() -> Any:
 
 
 WIDE = 74  # characters per line; longer lines do not fit on an enlarged page
-# files of frames to omit; cells/gpu/launch.py names the second
+# Frames of these files are omitted; cells/gpu/launch.py makes up the second name.
 _OURS = str(PACKAGE), "<launch of "
 
 
@@ -97,7 +97,7 @@ def _walk_frames(traceback: TracebackType | None) -> Iterator[TracebackType]:
 
 @contextlib.contextmanager
 def message_first(answer: Any, check: Any = None) -> Iterator[None]:
-    """Make a notebook show the block's error as its message, without a traceback.
+    """Make a notebook show only the message of the block's error, and no traceback.
 
     answer: the reader's function; its line that raised the error is added to the
     message. check: the caller of `answer`. If no line of `answer` raised the error, the
@@ -111,7 +111,7 @@ def message_first(answer: Any, check: Any = None) -> Iterator[None]:
 
 
 def shorten(error: BaseException, answer: Any = None, check: Any = None) -> None:
-    """Make a notebook show an error as its message; see message_first()."""
+    """Make a notebook show only an error's message; see message_first()."""
     message = f"{type(error).__name__}: {error}".removesuffix(": ")
     notes = getattr(error, "__notes__", ())
     text = "\n".join([message, *_describe_stop(error, answer, check), *notes])

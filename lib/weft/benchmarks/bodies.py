@@ -1,11 +1,11 @@
 """The same work in Python, NumPy, Numba, C and PyTorch: `python -m weft bench bodies`.
 
-The work is the grey values of an image and two matrix products. The contenders are
-loops, the Python bodies on each of their runners, the lab's op and the libraries.
+The work consists of the grey values of an image and two matrix products. The contenders
+are loops, the Python bodies on each of their runners, the lab's op and the libraries.
 With --device cuda, Numba, C and PyTorch use the GPU. Their time then covers only the
-kernel, and comes from a CUDA graph of many launches. host_us is the cost of a launch in
-Python. A slow contender computes only some rows or blocks, and its time is scaled up;
-`part` is the share that it computes.
+kernel, and comes from a CUDA graph of many launches. host_us is the cost of a launch
+from Python. A slow contender computes only some rows or blocks, and its time is scaled
+up; `part` is the share that it computes.
 
 --sizes 5x784x10,512x512x512,786432: m x k x n of a product, or the pixels of an image.
 """
@@ -45,7 +45,7 @@ SHOWN += ["error", "vs_torch"]
 WEIGHTS = (0.2989, 0.587, 0.114)  # weights of red, green and blue, as in bodies.grey
 LAUNCHES = 20  # launches in one CUDA graph
 BURST = 50  # successive launches, for the host's time
-PATIENCE = 1.0  # approximate timing per contender, in seconds
+PATIENCE = 1.0  # approximate seconds of timing per contender
 LOOPS = 1 << 20  # multiplications in Python's loops
 SIMULATED = 1 << 20  # memory accesses on the simulator
 HANGS = 300.0  # time limit in seconds for a simulated block, even on a busy machine
@@ -66,7 +66,7 @@ class BodyRunner(Contender):
 
 
 def make_runner(impl: str, rung: str, call: Call, **more: Any) -> BodyRunner:
-    """Return a BodyRunner with the fields `more`; impl and rung identify its row."""
+    """Return a BodyRunner with more fields; impl and rung identify its row."""
     return BodyRunner(call=call, row={"impl": impl, "rung": rung}, **more)
 
 
@@ -123,7 +123,7 @@ def note(rows: list[dict[str, Any]]) -> str:
 
 
 def _measure(work: Workload, last: Workload, patience: float) -> list[dict[str, Any]]:
-    """Return the contenders' rows; if `work` is not `last`, only those on the host."""
+    """Return a row per contender; unless `work` is `last`, only host contenders run."""
     measured_rows = []
     device = work.inputs[0].device
     for contender in work.contenders(work):
@@ -149,7 +149,7 @@ def _measure(work: Workload, last: Workload, patience: float) -> list[dict[str, 
 def _measure_error(work: Workload, contender: BodyRunner) -> float:
     """Return the largest difference from float64, divided by the largest number.
 
-    Raises an error if the result is wrong.
+    Raises RuntimeError if the result is wrong.
     """
     want, bound = work.want[contender.part], work.bound[contender.part]
     difference = (contender.call().double().cpu().reshape(want.shape) - want).abs()
@@ -248,7 +248,7 @@ def _make_matmul(work: Workload) -> Iterator[BodyRunner]:
     yield from _make_compiled(work, bodies.matmul, "", shape, arguments)
     yield from _make_compiled(work, bodies.matmul_tiled, " tiled", shape, arguments)
     lib = native.library("matmul", a.device.type)
-    on_cpu = [lib.rung()]  # a simulated CUDA kernel's time has no meaning
+    on_cpu = [lib.rung()]  # a simulated CUDA kernel's time is meaningless
     on_cuda = [r for r in lib.rungs if "cuda" in r.targets and r.precision == "fp32"]
     for rung in on_cpu if a.device.type == "cpu" else on_cuda:
         name = rung.name
@@ -318,8 +318,8 @@ def _select_blocks(
 ) -> tuple[Shape, Part, float]:
     """Return the first blocks of a launch, with about `threads` threads in total.
 
-    At least one block is returned. Also returns the part of the result that these
-    blocks compute, and the size of the whole result divided by the size of this part.
+    The function selects at least one block. It also returns the part of the result that
+    these blocks compute, and the ratio of the whole result's size to this part's.
     """
     (blocks, *rows), (side, *sides) = (np.atleast_1d(each) for each in shape)
     rows, sides = int(rows[0]) if rows else 1, int(sides[0]) if sides else 1

@@ -79,7 +79,7 @@ def note(rows: list[dict[str, Any]]) -> str:
 
 
 def make_cases(scale: int = 1) -> dict[str, WatchCase]:
-    """Return the cases by kernel name; `scale` is the divisor of rows()."""
+    """Return the cases by kernel name. scale: see rows()."""
     rng = np.random.default_rng(0)
     sides = {"matmul_tiled": 512 // scale, "matmul_naive": 256 // scale}
     cases: dict[str, WatchCase] = {}

@@ -1,9 +1,9 @@
 """Count an op's memory traffic without a GPU: `python -m weft bench OP --counted`.
 
 The watch build runs each CUDA rung on the CPU and counts sectors, requests and bank
-conflicts by Nsight Compute's definitions. The counts depend on the kernel and on the
-sizes only, so every machine gives the same table. A memory-bound kernel is good if it
-moves few more bytes than the floor: each input read once, each output written once.
+conflicts by Nsight Compute's definitions. The counts depend only on the kernel and the
+sizes, so every machine gives the same table. A good memory-bound kernel moves hardly
+more bytes than the floor: each input read once, each output written once.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def rows(
 
 @functools.cache
 def _check_once(lib: native.Library, rung: native.Rung) -> None:
-    """Check a rung, whose cases are the same for all sizes that are counted."""
+    """Check a rung once; the cases of the check do not depend on the counted size."""
     check_rung(lib, rung)
 
 
@@ -139,7 +139,7 @@ def count_rung(
 def _is_poll(place: CostPlace) -> bool:
     """Return whether the place is a volatile read, by which a block waits for others.
 
-    How often it reads depends on the time, not only on the kernel and its sizes.
+    The number of such reads depends on timing, not only on the kernel and its sizes.
     """
     is_read = place.kind == "read"
     return is_read and "volatile" in linecache.getline(place.file, place.line)

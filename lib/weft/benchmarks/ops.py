@@ -153,11 +153,11 @@ def _race(op, problem, ours, peers, device, timer, samples) -> list[dict[str, An
 
 @contextlib.contextmanager
 def hold_memory(bytes_: float) -> Iterator[None]:
-    """Keep the memory of results of up to `bytes_` bytes in all for the next results.
+    """Reuse the memory of earlier results, up to `bytes_` bytes in all.
 
-    Otherwise, each large result takes new pages from the system, which costs several
-    times the time of an op of rows. This works in the main thread, with glibc. 0 bytes:
-    do nothing. A GPU's memory is always kept.
+    Otherwise, each large result takes new pages from the system, which takes several
+    times as long as an op on rows. The function works in the main thread, with glibc.
+    If `bytes_` is 0, it does nothing. A GPU's memory is always reused.
     """
     libc = ctypes.CDLL(None)
     if not bytes_ or not hasattr(libc, "mallopt"):
@@ -233,7 +233,8 @@ def _make_numpy_peers(problem: SizedProblem) -> dict[str, Contender]:
 def _measure_error(problem: SizedProblem, call: Callable[[], torch.Tensor]) -> float:
     """Return the largest difference from float64, divided by the largest number.
 
-    The check of a rung has compared the order of numbers that it keeps.
+    If an op keeps only some numbers, they are sorted first: the check of a rung has
+    already compared their order.
     """
     wide = [t.double() if t.is_floating_point() else t for t in problem.inputs]
     want, got = problem.torch(*wide), call().double()

@@ -11,7 +11,7 @@ from ..mnist.rungs import TwinRung
 from ..timing.results import Row
 
 Results = dict[str, Any]  # the result of read_json(): "machine" and "rows"
-WIDTH = 120  # columns of README's lines
+WIDTH = 120  # maximum length of README's lines
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
 
 
@@ -112,7 +112,7 @@ def write_cores(machine: Row) -> str:
 
 
 def add_article(name: str) -> str:
-    # Names that are pronounced with a vowel first.
+    # Names whose pronunciation begins with a vowel.
     vowel = name[0] in "AEIOU" or name.startswith("NV")
     return f"{'an' if vowel else 'a'} {name}"
 

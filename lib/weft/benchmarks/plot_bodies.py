@@ -236,7 +236,7 @@ def plot_launches(ax: Axes, rows: list[Row]) -> None:
 def plot_samples(ax: Axes, samples: Sequence[float], summary: Timing) -> None:
     """Draw samples in microseconds, in order, with their median, mean and band.
 
-    On a shared machine, a sentence replaces them; see timing/results.py.
+    On a shared machine, a sentence replaces the drawing; see timing/results.py.
     """
     if hide_times(ax, [summary.row()]):
         return

@@ -81,11 +81,11 @@ def plot_chains(
 
 @dataclass(frozen=True)
 class Group:
-    """Ways to do one thing. rungs: the name of each in the chart.
+    """Several ways to do one thing. rungs: each rung's name in the chart.
 
     reference: the op and the rung whose time is 1 on the axis. least: the theoretical
-    least times of some rungs, as factors of the reference. If a row contains bytes, its
-    factor is instead the ratio of its bytes to the reference's.
+    minimum times of some rungs, as factors of the reference. If a row contains bytes,
+    its factor is instead the ratio of its bytes to the reference's.
     """
 
     title: str
@@ -218,7 +218,7 @@ def plot_ratios(
                     ends = [at - height / 2, at + height / 2]
                     ax.plot([least] * 2, ends, **THICK)
                     text = f"{_describe_time(row['us'])} · {ratio:.2f}"
-                    # All texts in one column on the right.
+                    # All texts form one column on the right.
                     kit.label_beside(ax, text, (high, at))
             top += len(places) + 1.3
         ax.axvline(1, **kit.reference_line())

@@ -179,7 +179,7 @@ def time_on(contender: Contender, where: torch.device, samples: int) -> Timing:
     return time_graph(contender.call, where, samples, LAUNCHES)
 
 
-COLOURS = READ, SHARED, WRITTEN, THREAD, OPPONENT  # of the lines in one chart
+COLOURS = READ, SHARED, WRITTEN, THREAD, OPPONENT  # colours of the lines in one chart
 NAMES = {  # (op, impl, rung) of a row: the text beside its bar
     ("copy", "weft", "byte"): "copy, a byte each",
     ("copy", "weft", "word"): "copy",
@@ -300,7 +300,7 @@ def _draw_lines(
 
 
 def measure_effects(rows: list[Row]) -> dict[str, float]:
-    """Return the ratio of speeds of each effect that sector counts do not show.
+    """Return, for each effect that sector counts do not show, a ratio of two speeds.
 
     rows: the rows of one card. Comparisons without the necessary rows are omitted.
     """

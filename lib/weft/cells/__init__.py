@@ -3,9 +3,9 @@
     k = load_cuda(source)
     k.saxpy[grid, block](y, x, 2.0, n)
 
-The device of the arrays selects the target. NVRTC compiles for arrays on a GPU, and g++
-on top of kernels/simt for arrays on the host. On a GPU, a launch returns as soon as it
-is queued; on the CPU, it returns when it is finished.
+The device of the arrays selects the target. NVRTC compiles for arrays on a GPU. For
+arrays on the host, g++ compiles on top of kernels/simt. On a GPU, a launch returns as
+soon as it is queued; on the CPU, it returns when it is finished.
 
     module                      the callables: module.add[grid, block](out, a, ...)
     structs                     C types of parameters: sizes, dtypes, members

@@ -81,9 +81,10 @@ class Binder:
         return None if kind in self._unlike else structs.find_layout(self.source, kind)
 
     def compare(self, sizes: Sequence[int], count: int) -> None:
-        """Compare the parameters with the compiler's; raise ArgumentError for a macro.
+        """Compare the parameters' number and sizes with the compiler's.
 
-        If the size of a struct differs, the layout of this struct is forgotten.
+        If the size of a struct differs, the layout of this struct is forgotten. Raises
+        ArgumentError for any other difference, since only a macro can cause it.
 
         sizes: the compiler's sizes of the parameters, in bytes. count: their number.
         """

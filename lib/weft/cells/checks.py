@@ -174,8 +174,7 @@ def _check_returns(code: str, start: int) -> Iterator[Complaint]:
         yield brace + match.start(), claim
 
 
-# A pattern of the text between the ] and the body of a lambda, or the head of a local
-# class.
+# _NESTED matches the text from a lambda's ] to its body, or the head of a local class.
 _QUALIFIED = r"(?:(?:mutable|noexcept|constexpr|__\w+__)\b\s*(?:\([^()]*\)\s*)?)*"
 _NESTED = re.compile(
     rf"\]\s*(?:<[^<>]*>\s*)?{_QUALIFIED}(?:\((?:[^()]|\([^()]*\))*\)\s*)?"

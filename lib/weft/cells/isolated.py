@@ -92,7 +92,7 @@ START = 60.0  # seconds allowed for the start of the process, including PyTorch'
 GRACE = 1.0
 # The process sends this when it has compiled the cell and begins the launch.
 LAUNCHED = "launched"
-# All other errors become KernelError.
+# Errors of these classes are raised as such; all others become KernelError.
 _KINDS = ("ArgumentError", "KernelFault", "OutOfMemory")
 
 

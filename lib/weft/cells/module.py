@@ -45,7 +45,7 @@ class Module:
         self._cell = cell
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_cell":  # Python creates a copy without _cell
+        if name == "_cell":  # a new copy has no _cell yet
             raise AttributeError(name)
         kernels = self._cell.kernels
         if name in kernels:
@@ -261,7 +261,7 @@ class Kernel:
         try:
             launch_or_kernel = self._configs[key]
             # [4.0, 256] finds the entry of [4, 256], so the key must be checked. Two
-            # ints, the usual key, are recognized quickly.
+            # ints, the usual key, are recognised quickly.
             ints = key[0].__class__ is int is key[1].__class__ and len(key) == 2
             if ints or launch_config.is_whole(key):
                 return launch_or_kernel

@@ -108,7 +108,7 @@ def load_program(
     """Return nvrtc.compile()'s program, and whether it was cached. Raises CompileError.
 
     name: name of the source in messages. The source is compiled under the name CELL, so
-        a cell that runs as number 7 and then as number 8 is compiled once.
+        a cell that runs as number 7 and then as number 8 is compiled only once.
     """
     path = _stored_path(source, arch, flags, expressions, headers)
     cached = _read(path) if store.has_file(path) else None

@@ -121,7 +121,7 @@ def rehearse(launch: Launch, args: Sequence[Any], shown: bool = False) -> None:
 
 @contextlib.contextmanager
 def rehearsals(kernel: Kernel) -> Iterator[None]:
-    """Rehearse each launch of the kernel on a GPU inside the block."""
+    """Inside the block, rehearse each launch of the kernel on a GPU."""
     module = kernel.module
     module.rehearsed = True
     kernel.forget_launches()  # launches that skip Python's checks also skip rehearsals

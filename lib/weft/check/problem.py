@@ -225,7 +225,7 @@ class Problem:
             if name in floats:
                 terms = self._terms(name, trial, want, fan_ins.get(name, 0))
                 unit = UNIT.get(dtype if name in trial.starts else None, 2.0**-24)
-                with np.errstate(invalid="ignore"):  # 0 terms of infinity
+                with np.errstate(invalid="ignore"):  # 0 * infinity is NaN
                     bound = 1.01 * terms * unit * sizes[name] + 1e-38 * (terms > 0)
             trial.bound[name] = np.where(np.isfinite(bound), bound, 0.0)
 

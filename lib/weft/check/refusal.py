@@ -23,7 +23,7 @@ Index = tuple[int, int, int]
 
 
 def find_writer(runner: Runner, attempt: Attempt, lines: list[str]) -> dict[str, Any]:
-    """Return the block and thread of the wrong element; append a line about them."""
+    """Return the block and thread of the wrong element; describe them in `lines`."""
     error, shape = attempt.error, attempt.trial.shape
     assert error is not None
     if shape is None or error.index is None:
@@ -274,7 +274,7 @@ def _guess(problem: Problem, first: Attempt, later_runs: Sequence[Attempt]) -> s
         if not guess:
             continue
         if re.sub(r"\d+", "", base) == re.sub(r"\d+", "", guess):
-            return base  # both guesses differ only in their numbers
+            return base  # the two guesses differ only in their numbers
         needs_place = _PLACE.search(guess) or not first.by_value
         return guess + (f" (with {attempt})" if needs_place else "")
     if any(attempt is not first for attempt in failing[:2]):

@@ -41,7 +41,8 @@ def time_limit(name: str, seconds: float) -> Iterator[None]:
     Python raises it between bytecode instructions, so a call into C finishes first.
     """
     thread, lock, state = threading.get_ident(), threading.Lock(), {"inside": True}
-    # A separate function object, since other code may set argtypes on the attribute.
+    # Indexing makes a new function object; other code may set the shared one's
+    # argtypes.
     raise_in = ctypes.pythonapi["PyThreadState_SetAsyncExc"]
     raise_in.argtypes = ctypes.c_ulong, ctypes.py_object
 
@@ -82,8 +83,8 @@ class Runner:
     device: torch.device | None = None
     orders: tuple[str, ...] = ("",)
     most = NATIVE
-    few = False  # launches are slow, so check() makes only a few
-    watched = False  # whether launches are slow, so that check() makes only a few
+    few = False  # whether launches are slow, so that check() makes only a few
+    watched = False  # whether launches run under the watch build
     where = ""  # added to the name in messages: "on cuda:0"
 
     def __init__(self, name: str, parameters: Sequence[str], text: str = "") -> None:

@@ -59,7 +59,7 @@ def main(args: argparse.Namespace) -> int:
 def read_grades(files: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the grades, sorted by student, and a sentence per file left out.
 
-    Of two grades of a student in a lesson, the one with more points counts.
+    If a student has two grades in a lesson, the one with more points counts.
     """
     best: dict[tuple[str, str], dict[str, Any]] = {}
     problems = []

@@ -182,7 +182,7 @@ def list_requirements(to_develop: bool = True) -> list[str]:
 
 @dataclass(frozen=True)
 class Installed:
-    """The packages of a Python: version by name, as pip normalizes names.
+    """The packages of a Python: version by name, as pip normalises names.
 
     cuda: the CUDA release of torch, such as (12, 8); None for a torch without CUDA, and
     if there is no torch.
@@ -241,8 +241,8 @@ def list_missing(wanted: list[str], installed: Installed) -> list[str]:
     return [line for line in wanted if line and name_of(line) not in installed.versions]
 
 
-# CUDA 12's packages have other names. Its headers of crt are in the package of nvcc.
-# For CUDA 12, torch's own Triton contains the disassembler.
+# CUDA 12's packages have other names. Its crt headers are in nvcc's package. For CUDA
+# 12, torch's own Triton contains the disassembler.
 _CUDA_12 = {
     "nvidia-cuda-nvrtc": "nvidia-cuda-nvrtc-cu12",
     "nvidia-cuda-runtime": "nvidia-cuda-runtime-cu12",

@@ -84,7 +84,7 @@ def _receive(source: int, seconds: float) -> bytes:
 
 
 def _end(child: int) -> int:
-    """End an answer's processes and return the status of the first."""
+    """End an answer's processes; return the exit status of the first one."""
     for _ in range(2):  # at first, the child may have no group yet
         try:
             os.killpg(child, signal.SIGKILL)
@@ -171,7 +171,7 @@ def _describe(error: BaseException) -> str:
 
 
 def _describe_counts(solved: Any) -> str:
-    """Return a puzzle's counts that differ from those of the best known answer."""
+    """Describe how many of a puzzle's counts are above the best known answer's."""
     rows = getattr(getattr(solved, "score", None), "rows", ())
     worse = [row for row in rows if row.worse]
     return f"{count_things(len(worse), 'count')} above the best known" if worse else ""

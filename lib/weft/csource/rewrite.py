@@ -73,7 +73,7 @@ def rewrite_program(source: PreprocessedSource, path: str) -> str:
     text = ScannedText(source.own, path)
     refuse(text)
     names = " ".join(sorted(_device_variables(text)))
-    # One line, so that line numbers stay.
+    # The names follow the program, whose line numbers therefore do not change.
     device = f'\nSIMT_DEVICE_NAMES(" {names} ")\n'
     return '#include "program.h"\n' + source.restore(_apply_steps(text).raw) + device
 

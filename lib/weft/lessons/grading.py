@@ -258,8 +258,8 @@ def _read_notebook(path: Path) -> Any:
 def _find_answer(task: Task, submission: Any) -> str | None:
     """Return the source of the submitted cell with the answer; None if it is missing.
 
-    It has the id of the lab's cell, or it is the last to define the same names: some
-    editors give cells new ids.
+    The cell has the id of the lab's cell. If no cell has it, the last one that defines
+    the same names counts, since some editors give cells new ids.
     """
     code = [cell for cell in submission.cells if cell.cell_type == "code"]
     for cell in code:

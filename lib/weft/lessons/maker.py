@@ -25,7 +25,7 @@ notebook. It drops outputs, and overwrites changes in the source.
     python -m weft.lessons.maker --from notebooks/solutions/NN_topic.ipynb
 
 After a change that Colab's readers need, record the version that the first cell fetches
-(first_cell.py): a tag, or the last commit, by default. Commit the notebooks separately.
+(first_cell.py): a tag or, by default, the last commit. Commit the notebooks separately.
 
     python -m weft.lessons.maker --release [REF]
 
@@ -70,7 +70,7 @@ names of puzzles or of groups:
 `make notebooks` writes their cells below it, with the tag "puzzle": with the answers in
 the solutions, and with the stubs for the reader.
 
-More tags serve lecturers, and pages:
+More tags serve lecturers and web pages:
 
     plumbing  JupyterLab folds the code, pages fold it, and slides have only its output
     slide     the cell begins a slide, as each heading does

@@ -217,7 +217,7 @@ class RaceRows:
         show_figure(plot_ladder.plot_roofline(self.here, self.elsewhere, batches))
 
     def show_limits(self, row: Row) -> None:
-        """Show the part of a step's time that each section takes, and its limit."""
+        """Show each section's share of a step's time, and the section's limit."""
         title = f"{row['rung']}, batch {row['batch']}, {row['device']}"
         show_figure(plot_ladder.plot_limits(self.parts_of(row), title, bool(self.here)))
 

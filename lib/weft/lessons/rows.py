@@ -49,8 +49,8 @@ def time_softmax(rows: int, cols: int) -> list[Row]:
 def count_owners(rungs: Sequence[str], lengths: Sequence[int] = LENGTHS) -> list[Row]:
     """Count the traffic of softmax's rungs for rows of several lengths.
 
-    All lengths have about as many numbers in total: 65,536, or a single longer row. The
-    rows are in the order of `lengths` and, within each, of `rungs`.
+    For each length, the rows have about 65,536 numbers in total, or there is a single
+    longer row. The rows are in the order of `lengths` and, within each, of `rungs`.
     """
     rows = counted.rows("softmax", lengths, rungs)
     found = {(row["cols"], row["rung"]): row for row in rows}

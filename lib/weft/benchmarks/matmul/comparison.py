@@ -51,9 +51,10 @@ MEAN = (1000, 1023, 1024, 2047, 2048, 3000, 4095, 4096, 4097, 6000, 8191, 8192)
 def compare_fastest(rows: Sequence[Row]) -> list[Row]:
     """Return the lines of the summary, in three groups.
 
-    The groups contain a line for each measured size in SUMMARY, a line for the
-    geometric mean if it can be computed, and one for each precision's lowest ratio. A
-    line's `cold` is the ratio with inputs that are in no cache, if it was measured.
+    The first group has a line for each measured size in SUMMARY. The second has a line
+    for the geometric mean if it can be computed. The third has one for each precision's
+    lowest ratio. A line's `cold` is the ratio with inputs that are in no cache, if it
+    was measured.
     """
     timed = [r for r in rows if r["op"] == "matmul" and r.get("us")]
     cold = [r for r in timed if is_cold(r)]
@@ -373,7 +374,7 @@ def _write_spread(rows: list[Row]) -> str:
 
 
 def _write_runs(rows: list[Row]) -> str:
-    """Write the number of the rows' runs and their starts."""
+    """Write the number of runs that measured the rows, and when each run began."""
     runs = sorted({run_of(row) or "" for row in rows})
     starts = {row["run"] for row in rows if row.get("run")}
     texts = [

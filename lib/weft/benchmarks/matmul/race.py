@@ -145,7 +145,7 @@ def plan_races(
             if runners or not rungs:
                 race = race_of(size, kind, runners, part)
                 key = size, kind, race.cold, "nn" in race.layouts
-                races.setdefault(key, race)  # lists begin with the races of more rungs
+                races.setdefault(key, race)  # the first race has the most rungs
     return [*races.values()]
 
 
@@ -300,7 +300,7 @@ def _make_contenders(
         if options.numba and race.precision == "fp32" and usual and not race.cold:
             yield from of_numba(operands)
         yield from of_cublas(operands, race.layouts)
-    if not usual:  # another race, with "nn", has the other rows
+    if not usual:  # the race with "nn" has the other opponents
         return
     if where.type == "cpu" and race.precision not in TYPES:
         yield of_numpy(operands)  # NumPy has no bf16, and sums fp16 in fp16

@@ -264,7 +264,7 @@ def _name_roofs(
 def _name_roof(
     axes: Axes, text: str, ends: Sequence[float], speed: float, marked: Sequence[Row]
 ) -> None:
-    """Write a text above a roof, from its left end on or up to its right end.
+    """Write a text above a roof, beginning at its left end or ending at its right end.
 
     A text is wider than the roof of a few rungs. It goes to the side with fewer marks.
     """
@@ -282,7 +282,7 @@ def _name_roof(
 
 
 def _name_opponent(axes: Axes, peer: Row, group: Sequence[tuple[float, Row]]) -> None:
-    """Write a name below its line, or above it, at the end that is far from marks."""
+    """Write a name below or above its line, at the end that is farther from marks."""
     speed = peer["tflops"]
     first, last = (math.log(row["tflops"] / speed) for _, row in (group[0], group[-1]))
     at_left = abs(first) >= abs(last)
@@ -296,7 +296,7 @@ def _name_opponent(axes: Axes, peer: Row, group: Sequence[tuple[float, Row]]) ->
 def _list_entries(
     marked: Sequence[Row], peers: dict[str, Row | None], roofs: dict[str, float]
 ) -> list[tuple[str, str]]:
-    """Return (mark, name and speed; colour) of each rung, opponent and the slope."""
+    """Return (text, colour) for each rung, each opponent and the slope."""
     named = [*zip(_list_letters(marked), marked)]
     named += [("–", p) for k, p in peers.items() if p and k != "3xtf32"]
     scale = _find_unit(marked)[1]

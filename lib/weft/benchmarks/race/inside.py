@@ -95,7 +95,7 @@ def _draw_logits(ax: Axes, logits: np.ndarray) -> None:
 
 # ---- conv2's backward pass ----------------------------------------------------------
 
-# Of each array: name, contents, colour of its memory, (left, top, width, height).
+# For each array: name, contents, colour of its memory, (left, top, width, height).
 BACK_BOXES = (
     ("c2", "196 x 64, raw", READ, (0, 3, 17, 4.6)),
     ("dp2, code2", "49 x 64; the winners", READ, (0, 9.5, 17, 4.6)),
@@ -125,7 +125,7 @@ BACK_ARROWS = (  # (start, end) of each arrow
 
 
 def conv2_back(row: Row, roof: Row, launch_us: float) -> StepPart:
-    """Sum the sections of conv2's backward pass, per 64 images of a step.
+    """Sum the sections of conv2's backward pass, scaled to 64 images.
 
     row, roof, launch_us: the parameters of find_limits().
     """

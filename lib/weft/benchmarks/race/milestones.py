@@ -179,7 +179,7 @@ def train_sides(
     torch.compiler.reset()
     rows = []
     with native.on_device(where), contextlib.ExitStack() as stack:
-        # The sides of each batch size, which schedules can share.
+        # Schedules with the same batch size share their sides.
         sides: dict[int, list[Side]] = {}
         for measure in measures:
             schedule = SCHEDULES[measure]
@@ -238,7 +238,7 @@ def _list_makers(
 def _select_rungs(
     names: Sequence[str] | None, precision: str, where: torch.device, batch: int
 ) -> list[str]:
-    """Return the named rungs that train in the precision, or the fastest if None."""
+    """Return the named rungs that train in the precision; None: the fastest rung."""
     if names is None:
         usual = rungs_of(precision, where, batch)
         return [name for name in usual if name != VENDOR][-1:]

@@ -179,7 +179,7 @@ def _draw_steps(
     longest = max(row["us_high"] for row in all_rows) / scale
     peers = [row for row in rows if row["impl"] == "torch"]
     peers.sort(key=lambda row: -row["us"])
-    # Rows are sorted, so the fastest peer is kept.
+    # The fastest peer is last in the list, so the dict keeps it.
     best_of = {row["precision"]: row for row in peers}
     precisions = dict.fromkeys(row["precision"] for row in rows)
     # A single line is drawn only if all rows have the same precision.

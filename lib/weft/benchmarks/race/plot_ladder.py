@@ -194,7 +194,7 @@ def plot_sections(
         machine, machine_rows = next(iter(series), (None, []))
         machine_rows = sorted(machine_rows, key=lambda row: rungs.index(row["rung"]))
         groups = layer_groups([row["layers_us"] for row in machine_rows])
-        # Sections that exist only in the fused rungs follow the update.
+        # The update comes last, after sections that exist only in the fused rungs.
         names = sorted(groups, key=lambda name: name.startswith("update"))
         groups = {name: groups[name] for name in names}
         figure = kit.new_figure(920, 110 + 24 * max(2, len(groups)))

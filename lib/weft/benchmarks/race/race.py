@@ -160,7 +160,7 @@ CHECKED = 3  # batches to compare with float64
 
 @dataclass(kw_only=True, eq=False)
 class TrainingContender(Contender):
-    """A contender whose block queues training steps.
+    """A contender that trains: its block() queues training steps.
 
     `gradients` computes loss and gradients without updating the weights.
     """
@@ -280,7 +280,7 @@ def _gather(
     for name, make, kind in makers:
         contenders: list[TrainingContender] = []
         try:
-            # Two twins may differ only in their graphs.
+            # Twins that differ only in their graphs share a version without a graph.
             contenders += [one for one in make(heat, kind) if one.name not in names]
             for contender in contenders:
                 contender.turn()

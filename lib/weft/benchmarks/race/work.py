@@ -200,7 +200,7 @@ class StepPart:
 
     section: str
     us: float
-    products: float  # time at the roof; 0 if there are none or their number is unknown
+    products: float  # time at the roof; 0 without products or a known count
     bytes: float
     launch: float
 
@@ -238,16 +238,16 @@ def find_limits(row: Row, roof: Row, launch_us: float) -> list[StepPart]:
 
 
 def sum_parts(parts: Sequence[StepPart]) -> StepPart:
-    """Sum the sections into a single StepPart, the limit of the step."""
+    """Sum the sections into a single StepPart for the whole step."""
     keys = ("us", "products", "bytes", "launch")
     return StepPart("step", *(sum(getattr(p, key) for p in parts) for key in keys))
 
 
 def find_roof(precision: str, device: str, **_: Any) -> list[Row]:
-    """Return a row: tflops of multiply-adds in that precision, and gbs of a copy.
+    """Return [row]: tflops of multiply-adds in that precision, and gbs of a copy.
 
-    Returns an empty list if the device has no multiply-adds in this precision, such as
-    bf16 on a CPU.
+    The list is empty if the device has no multiply-adds in this precision, such as bf16
+    on a CPU.
     """
     where = checked_device(device)
     peak_rows = peaks(str(where))

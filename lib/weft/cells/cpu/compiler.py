@@ -224,7 +224,7 @@ def _run_gxx(
 ) -> CompletedProcess[str]:
     """Compile and link `text`, which g++ reads from a pipe; no shell is involved."""
     header = _precompile_header(checked)
-    # With another language or optimisation level g++ would misread the precompiled
+    # With another language or optimisation level, g++ would misread the precompiled
     # form.
     other = ("-O", "-f", "-g", "-m", "-std", "-p")
     is_incompatible = any(flag.startswith(other) for flag in flags)
@@ -263,7 +263,7 @@ _FLAGS = [
     "-fcheck-new",  # new returns NULL if the heap is full, as on a GPU
     "-fstack-clash-protection",  # a large local array hits the guard page
     *("-Wall", "-Wno-unknown-pragmas", "-Wno-unused-function", "-Wno-sign-compare"),
-    *("-Werror=vla", "-Wempty-body"),  # NVRTC refuses these arrays, too
+    *("-Werror=vla", "-Wempty-body"),  # NVRTC, too, refuses arrays of variable length
     *("-fdiagnostics-color=never", "-fno-diagnostics-show-caret"),
     *("-fdiagnostics-column-unit=byte", "-fno-diagnostics-show-option"),
     f"-I{build.KERNELS}",

@@ -191,7 +191,7 @@ class CpuLauncher:
 
     grid and block: three ints each, within CUDA's limits. The stream is ignored, since
     the kernel has finished when the call returns. Raises ArgumentError, KernelFault or
-    KeyboardInterrupt; then the arrays are unchanged, unless `inplace`.
+    KeyboardInterrupt; the arrays are then unchanged, unless `inplace`.
 
     C: the cell's library; number: index of the kernel in it.
     timeout: time limit in seconds; 0: no limit.

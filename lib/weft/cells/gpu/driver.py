@@ -47,7 +47,7 @@ def check(status: int, doing: str) -> None:
 
     doing: the attempted action and the kernel's name, with which the message begins.
 
-    After DeviceLost every launch on the GPU is refused, including other libraries'.
+    After DeviceLost, every launch on the GPU is refused, including other libraries'.
     """
     if not status:
         return
@@ -199,7 +199,7 @@ def count_occupancy(function: int, threads: int, shared: int, index: int) -> flo
 
 
 def best_block(function: int) -> int:
-    """Return the block size of highest occupancy without dynamic shared memory."""
+    """Return the block size with the highest occupancy; no dynamic shared memory."""
     block, grid = ffi.new("int *"), ffi.new("int *")
     read = open_library().cuOccupancyMaxPotentialBlockSize
     check(read(grid, block, function, ffi.NULL, 0, 0), "computing the occupancy")

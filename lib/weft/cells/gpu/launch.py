@@ -1,7 +1,7 @@
 """Turn Python's arguments into a launch on the GPU, in a few microseconds.
 
 The module generates one function per kernel, which checks and packs the kernel's
-arguments. Arguments that the function does not recognize take the careful path
+arguments. Arguments that the function does not recognise take the careful path
 (arguments.py). It accepts every valid argument and explains errors in all others. This
 module itself needs no GPU: loader.py supplies the calls.
 """

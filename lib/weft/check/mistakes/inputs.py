@@ -113,7 +113,7 @@ def _one_for_each_block(trial: Trial) -> bool:
 
 
 def _is_covered(trial: Trial, element: tuple[int, ...]) -> bool:
-    """Return whether an input has this thread's element, but the output does not."""
+    """Return whether an input, but not the output, has an element for this thread."""
     flat = [a for a in trial.inputs.values() if a.ndim == len(element) == 1]
     return any(element[0] < array.size for array in flat)
 

@@ -188,7 +188,7 @@ def describe_pattern(
 
 
 def _by_ones(right: list[Run], bad: list[Run]) -> str:
-    """Describe the sizes that are 1 in exactly the wrong runs, or exactly the right."""
+    """Describe sizes that are 1 in exactly the wrong (or exactly the right) runs."""
     wrong, only = [], []
     for name in right[0][0]:
         right_sizes = {s[name] for s, _ in right}
@@ -299,7 +299,7 @@ def _limit_rules(name: str, axes: list[int], covered: bool) -> Iterator[_Rule]:
 
 
 def _select_rules(choices: list, right: list[Run], bad: list[Run]) -> list[_Rule]:
-    """Return the fewest rules, one per size, that all hold in the right runs alone.
+    """Return the fewest rules, one per size, that all hold only in the right runs.
 
     Each rule must be the only broken one in some wrong run. If any one of several sizes
     would do, return rules for all of them, since the runs do not distinguish them.

@@ -223,7 +223,7 @@ def guess_scaled(s: WrongOutput) -> str | None:
     bad = s.bad & (want != 0)
     if bad.sum() == 1:
         return _one_scaled(s, got[bad][0], want[bad][0])
-    count = 2 if s.got.dtype.kind in "fc" else 4  # A few small integers fit by chance.
+    count = 2 if s.got.dtype.kind in "fc" else 4  # Small integers may fit by chance.
     if bad.sum() < count or (s.bad & (want == 0)).any():
         return None
     ratio = got[bad] / want[bad]

@@ -8,7 +8,7 @@ import numpy as np
 
 from .scene import WrongOutput, is_summed
 
-# An output's end; place() omits this for a sum.
+# A guess about an output's end begins like this; place() omits it for a sum.
 EARLY = "an end that comes one too early: "
 IDLE = (
     "blocks other than the first do no useful work (threadIdx where the global index "

@@ -30,10 +30,10 @@ COLOURS = {"copy": READ, "transpose": WRITTEN, "reduce": SHARED}
 COLOURS |= {"softmax": WRITTEN, "layernorm": SHARED, "rmsnorm": SHARED}
 COLOURS |= {"scan": WRITTEN, "compact": SHARED}
 GPU_SIDE = 8192  # side of the matrices on a GPU
-LONGEST = 100  # times the floor, up to which a bar is drawn whole
+LONGEST = 100  # bars up to this multiple of the floor are drawn whole
 SECONDS = 0.4  # time limit of a measurement
 
-Calls = dict[tuple[str, str], Callable[[], object]]  # by op, and who computes it
+Calls = dict[tuple[str, str], Callable[[], object]]  # by the op and whoever computes it
 
 
 def count_rungs(op: str, rungs: Sequence[str], size: int) -> list[Row]:
@@ -195,7 +195,7 @@ def _draw_bars(ax: Axes, rows: Sequence[Row]) -> None:
 
 
 def _find_end(values: Sequence[float]) -> float:
-    """Return where longer bars are cut off, since they would hide the others."""
+    """Return the value at which longer bars end, since they would dwarf the others."""
     return 1.4 * max((value for value in values if value <= LONGEST), default=LONGEST)
 
 

@@ -52,7 +52,7 @@ def _draw_errors(ax: Axes, place: int, errors: Sequence[float], bound: float) ->
     """Draw a row of errors, one dot per sum, and the bound as a dashed line."""
     colour = COLOURS[place % len(COLOURS)]
     for number, error in enumerate(errors):
-        height = place + 0.05 * (number - len(errors) / 2)  # apart, if errors are equal
+        height = place + 0.05 * (number - len(errors) / 2)  # keeps equal errors apart
         kit.draw_dot(ax, (error, height), colour, here=True, size=6)
     ax.plot([bound, bound], [place - 0.35, place + 0.35], **kit.reference_line())
     kit.label_beside(ax, f"bound: {_write_number(bound)}", (bound, place))

@@ -42,7 +42,7 @@ _CALLED = re.compile(
 )
 _DEFINED = re.compile(r"^\w+ matmul_(\w+?)_(?:run|scratch|us)\(", re.M)
 WATCHED = 2**32  # the most multiply-adds that inspect() accepts; they take many minutes
-# The dtype of a and b, else float32.
+# The dtype of a and b; float32 for other precisions.
 _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 

@@ -94,7 +94,7 @@ class Painting:
     def _rehearse(self, shape: tuple[int, int, int], t: float) -> None:
         """Run a new kernel watched on the CPU, since a fault on a GPU ends the process.
 
-        Raises KernelFault; then the next picture tries again.
+        Raises KernelFault; the next picture then tries again.
         """
         if isinstance(self.kernel, Kernel):
             args = torch.full(shape, math.nan), self.width, self.height, float(t)
@@ -104,7 +104,7 @@ class Painting:
         self.rehearsed = self.kernel
 
     def moments(self, count: int = MOMENTS) -> list[float]:
-        """Return `count` evenly spaced times, from 0 and before the end."""
+        """Return `count` evenly spaced times, beginning with 0 and without the end."""
         return [self.seconds * i / count for i in range(count)]
 
     def strip(self, count: int = MOMENTS) -> Figure:
@@ -297,7 +297,7 @@ if anywidget:
             self.send({"kind": "frame", **fields}, [memoryview(pixels)])
 
         def _measure_share(self) -> float | None:
-            """Return the threads' share of waiting for a core in the last PERIOD."""
+            """Return the share of the last PERIOD that threads waited for a core."""
             if time.monotonic() - self._looked >= PERIOD:
                 self._share = self._wait.share()
                 self._wait = CoreWait(self.painting.device, pauses=True)

@@ -238,7 +238,7 @@ _TEXT = 'fill="currentColor" font-size="13"'
 
 
 def _find_longest(answers: Iterable[Measured]) -> float:
-    """Return the value of the longest possible bar, so that answers share an axis."""
+    """Return the value of the longest bar, so that answers share an axis."""
     return max((max(a.guess or 0, a.value) for a in answers), default=0) or 1.0
 
 
