@@ -11,7 +11,7 @@ from weft.see.inspect import WatchedTensor, report_watched
 from weft.toolchain import native
 
 ORDERS = (0, 1, 2)  # forward, reverse, and one random order
-LARGEST = 15_000  # most elements of a case's inputs, so all cases are small
+LARGEST = 15_000  # the largest number of elements in a case's inputs
 
 
 def findings() -> list:

@@ -93,7 +93,7 @@ static __device__ __forceinline__ bool is_aligned(const void *x) {
 enum { LOADS = 4 }; // loads in flight per thread
 
 /* Return the calling thread's part of the sum of x. A thread has LOADS loads of
- * four numbers in flight; the next ones follow at a distance of one grid. */
+ * four numbers in flight, each one grid's width after the one before. */
 static __device__ __forceinline__ float add_own(const float *x, size_t count) {
     const bool aligned = is_aligned(x);
     const size_t step = (size_t)gridDim.x * THREADS, fours = CEIL_DIV(count, 4);

@@ -20,7 +20,7 @@ Record = dict[str, Any]
 
 
 def read(path: Path) -> Record:
-    """Read a record; SystemExit naming the file if it is not one."""
+    """Read a record; if the file is not one, raise a SystemExit that names it."""
     try:
         record = json.loads(path.read_text())
         if record["format"] != FORMAT:

@@ -169,7 +169,7 @@ SEEN = {
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory):
-    """Return the watch build's report of the kernel above, for each of its modes."""
+    """Return a function that returns the watch build's findings for a mode."""
     folder = tmp_path_factory.mktemp("wmma")
     source = folder / "k.cu"
     source.write_text(WATCHED)

@@ -34,5 +34,5 @@ def test_the_cells_are_found():
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80"])
 @pytest.mark.parametrize("source", list_cuda_cells())
 def test_a_cell_compiles_for_an_older_gpu(source, arch):
-    """A cell compiles even for a GPU without its instructions; its lesson guards it."""
+    """A cell compiles even for a GPU that lacks its instructions and cannot run it."""
     Cell(source, target=None, flags=(), name="cell", compile_only=arch)

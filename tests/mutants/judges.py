@@ -92,7 +92,7 @@ def exercises() -> dict[str, tuple]:
 
 
 def _solves(name: str, source: str, output: io.StringIO) -> bool:
-    """Return whether the check refuses; any exception counts as a refusal."""
+    """Return whether the check accepts the answer; an exception is a refusal."""
     shell, check = _before(name), exercises()[name][2]
     shell.run_cell(source)
     with contextlib.suppress(Exception), time_limit(name, CHECK):

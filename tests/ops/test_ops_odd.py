@@ -336,6 +336,6 @@ def test_a_declaration_that_is_new_is_read_after_a_reload(monkeypatch):
     plan = op.plan
     assert op.plan is plan
     monkeypatch.setattr(weft.toolchain.native, "ffi", object())
-    # The lab has read the header again, without types.
+    # This object stands for a header that was read again; it has no types.
     with pytest.raises(AttributeError):
         _ = op.plan

@@ -40,7 +40,7 @@ def check_clean(
     least: the minimum number of runs.
     """
     lib, runs = load_watched_library(rung.op), 0
-    for turn, case in enumerate(cases(rung.op, 0, rung.precision)):
+    for turn, case in enumerate(cases(rung.op, 0, rung.precision, 0, rung.name)):
         size = sum(t.numel() for t in case.inputs.values() if t is not None)
         if size > LARGEST or not chosen(turn, case):
             continue

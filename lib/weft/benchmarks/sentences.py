@@ -215,10 +215,9 @@ def summarize_sustained(results: Results | None = None) -> str:
     )
     row = results["rows"][0]
     return (
-        "The products ran in short bursts. Under a load of "
-        f"{2 * row['sustained_s']:g} s without pauses, those of size {row['m']} run at "
-        f"{load} TFLOP/s in {join_words(races)}; in bursts, that card reaches {burst} "
-        f"({row['device']})."
+        f"The products ran in short bursts. On one {row['device']}, products of size "
+        f"{row['m']} reach {burst} TFLOP/s in bursts ({join_words(races)}). Under a "
+        f"load of {2 * row['sustained_s']:g} s without pauses, they reach {load}."
     )
 
 

@@ -7,7 +7,7 @@ an array is empty, the result is PyTorch's, without a launch. NumPy arrays give 
 array, all others a torch tensor. `rung` names the implementation ("reference", "naive",
 ...; weft.rungs(op) lists them). By default it is the fastest fp32 rung for the target.
 matmul (products.py) also takes 16-bit floats, transposed views, batches and vectors.
-Bad input raises native.ArgumentError (a ValueError) whose message contains the numbers.
+Bad input raises weft.ArgumentError (a ValueError) whose message contains the numbers.
 
     op, plan     a Python function with gradients, made from an op's description and
                  from the launchers that kernels/weft.h declares

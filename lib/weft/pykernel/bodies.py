@@ -357,7 +357,7 @@ def cross_entropy(prob, logits, n, classes):
 
 
 def cross_entropy_loss(loss, logits, target, n, classes):
-    """Compute loss (1), the mean of the rows, in one block. target (n) is int64."""
+    """Compute loss (1), the mean of the rows' losses. target (n) is int64. One block."""
     partial = cuda.shared.array(THREADS, float32)
     tid = cuda.threadIdx.x
 

@@ -31,7 +31,7 @@ from .trees import list_written
 VECTORS = ("threadIdx", "blockIdx", "blockDim", "gridDim")
 NUMBERS = ("laneid", "warpsize")
 _CLASSES = ("shared", "local", "const", "atomic")
-# Names of other libraries (without dots, underscores and capitals), with ours.
+# Names that other libraries use (without dots, underscores or capitals), with ours.
 _ELSEWHERE = {
     **dict.fromkeys(("synchronize", "sync", "barrier", "wait"), "syncthreads"),
     **{"sharedzeros": "shared.array", "sharedempty": "shared.array"},

@@ -294,7 +294,7 @@ def difference(ours: float | None, theirs: float | None) -> float | None:
 def record(
     kernel: Any, key: tuple[Any, ...], args: tuple[Any, ...]
 ) -> tuple[str, dict[str, Any]]:
-    """Return (the kernel's plain name, a record with everything to replay the launch).
+    """Return (the kernel's plain name, a record of all that a replay needs).
 
     kernel: a kernel of load_cuda(), cuda_c(k), or a Python kernel. Arrays are copied in
     their current state. Raises ArgumentError for a Numba kernel.
