@@ -357,7 +357,7 @@ def cross_entropy(prob, logits, n, classes):
 
 
 def cross_entropy_loss(loss, logits, target, n, classes):
-    """Compute loss (1), the mean of the rows' losses. target (n) is int64. One block."""
+    """Compute loss (1), the mean of the rows' losses, in one block; target: int64."""
     partial = cuda.shared.array(THREADS, float32)
     tid = cuda.threadIdx.x
 
