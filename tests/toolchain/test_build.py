@@ -32,7 +32,7 @@ def run_python(script: str, lib=build.ROOT / "lib", **env: str):
         [sys.executable, "-c", textwrap.dedent(script)],
         text=True,
         capture_output=True,
-        timeout=300,
+        timeout=900,
         env={**os.environ, **env},
     )
 
