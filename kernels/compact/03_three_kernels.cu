@@ -38,18 +38,8 @@ static __global__ void count_tiles(place *counts, const float *x, size_t count,
     __shared__ unsigned counts_s[WARPS];
     const part p(x, find_part(blockIdx.x), count, threshold);
     unsigned all;
-    add_earlier(p.kept, counts_s, &all);
+    add_earlier_warps(p.kept, counts_s, &all);
     if (threadIdx.x == 0) counts[blockIdx.x] = all;
-}
-
-/* Return the sum of `own` over the lower lanes. */
-static __device__ __forceinline__ unsigned add_below(unsigned own) {
-    unsigned sum = own;
-    for (unsigned distance = 1; distance < WARP; distance *= 2) {
-        const unsigned other = __shfl_up_sync(0xffffffff, sum, distance);
-        if (threadIdx.x % WARP >= distance) sum += other;
-    }
-    return sum - own;
 }
 
 /* Replace each of the tiles' counts by the sum of the earlier ones, and store
@@ -60,11 +50,11 @@ static __global__ void scan_counts(place *counts, place *kept, unsigned tiles) {
     for (unsigned first = 0; first < tiles; first += THREADS) {
         const unsigned i = first + threadIdx.x;
         const unsigned own = i < tiles ? (unsigned)counts[i] : 0;
-        const unsigned below = add_below(own);
-        const unsigned sum = __shfl_sync(0xffffffff, below + own, WARP - 1);
+        const unsigned upto = scan_lanes(own);
+        const unsigned sum = __shfl_sync(0xffffffff, upto, WARP - 1);
         unsigned all;
-        const unsigned earlier = add_earlier(sum, counts_s, &all);
-        if (i < tiles) counts[i] = before + earlier + below;
+        const unsigned earlier = add_earlier_warps(sum, counts_s, &all);
+        if (i < tiles) counts[i] = before + earlier + (upto - own);
         before += all;
         __syncthreads(); // counts_s has been read
     }
@@ -76,7 +66,7 @@ static __global__ void scatter(float *y, const place *firsts, const float *x,
     __shared__ unsigned counts_s[WARPS];
     const part p(x, find_part(blockIdx.x), count, threshold);
     unsigned all;
-    place at = firsts[blockIdx.x] + add_earlier(p.kept, counts_s, &all);
+    place at = firsts[blockIdx.x] + add_earlier_warps(p.kept, counts_s, &all);
 #pragma unroll
     for (int j = 0; j < ITEMS; j++) {
         const bool keeps = p.value[j] > threshold;

@@ -103,7 +103,7 @@ static __global__ void __launch_bounds__(THREADS)
     const unsigned tile = tiles.take_tile(&tile_s);
     const wide_ballots b(x, find_part(tile), count, threshold);
     unsigned all;
-    const unsigned earlier = add_earlier(b.kept, counts_s, &all);
+    const unsigned earlier = add_earlier_warps(b.kept, counts_s, &all);
     if (threadIdx.x < WARP) {
         const unsigned first = find_place(tiles, tile, all);
         if (threadIdx.x == 0) first_s = first;

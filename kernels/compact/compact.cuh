@@ -8,6 +8,7 @@
 #include "common/internal.cuh"
 
 #include "common/rows.cuh"
+#include "common/scans.cuh"
 #include "common/scratch.cuh"
 
 /* The arguments of weft_compact(), which the rungs receive. */
@@ -41,23 +42,6 @@ static __device__ __forceinline__ size_t find_part(size_t tile) {
 /* Return the number of bits of `votes` below the lane's own. */
 static __device__ __forceinline__ unsigned count_below(unsigned votes) {
     return __popc(votes & ((1u << threadIdx.x % WARP) - 1));
-}
-
-/* Return the sum of `own` over the warps before the calling one, and store the
- * sum over all warps in *all. The lanes of a warp have the same `own`. No
- * thread may be using counts_s. */
-static __device__ __forceinline__ unsigned
-add_earlier(unsigned own, unsigned counts_s[WARPS], unsigned *all) {
-    const unsigned warp = threadIdx.x / WARP;
-    if (threadIdx.x % WARP == 0) counts_s[warp] = own;
-    __syncthreads(); // the counts of all warps are stored
-    unsigned before = 0;
-    *all = 0;
-    for (unsigned i = 0; i < WARPS; i++) {
-        if (i < warp) before += counts_s[i];
-        *all += counts_s[i];
-    }
-    return before;
 }
 
 #endif

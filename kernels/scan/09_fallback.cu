@@ -1,4 +1,4 @@
-/* 09_fallback.cu -- scan, rung 9: nobody has to wait for another block.
+/* 09_fallback.cu -- scan, rung 9: no block has to wait for another.
  *
  * Before:     a block of rung 8 waits for blocks that have begun. A device may
  *             suspend those, or run them only after the waiting ones.

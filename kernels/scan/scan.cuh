@@ -13,6 +13,7 @@
 #include "common/launch.cuh"
 #include "common/look_back.cuh"
 #include "common/rows.cuh"
+#include "common/scans.cuh"
 
 /* The arguments of weft_scan(), which the rungs receive. */
 struct scanning {
@@ -34,35 +35,6 @@ int scan_look_back_warp(const struct scanning *s);
 int scan_items(const struct scanning *s);
 int scan_fallback(const struct scanning *s);
 int scan_fixed_order(const struct scanning *s);
-
-static __device__ __forceinline__ float shift_lanes(float value, int distance) {
-    const float left = __shfl_up_sync(0xffffffff, value, distance);
-    return threadIdx.x % WARP >= (unsigned)distance ? left : 0.0f;
-}
-
-/* Return to each lane the sum over the lanes up to and including itself. */
-static __device__ __forceinline__ float scan_lanes(float value) {
-    for (int distance = 1; distance < WARP; distance *= 2)
-        value += shift_lanes(value, distance);
-    return value;
-}
-
-/* Return to each thread the sum over all earlier warps, from the sum of its own
- * warp, which lane 0 has. *total receives the sum over the block. */
-static __device__ __forceinline__ float
-add_earlier_warps(float own, float sums_s[WARPS], float *total) {
-    const unsigned warp = threadIdx.x / WARP;
-    float sum = 0.0f, before = 0.0f;
-    if (threadIdx.x % WARP == 0) sums_s[warp] = own;
-    __syncthreads(); // the sums of all warps are stored
-#pragma unroll
-    for (unsigned w = 0; w < WARPS; w++) {
-        if (w == warp) before = sum;
-        sum += sums_s[w];
-    }
-    *total = sum;
-    return before;
-}
 
 /* ---- tiles --------------------------------------------------------------- */
 
@@ -209,10 +181,11 @@ static int scan_in_three(const scanning *s, void (*add)(float *, scanning),
     scratch memory(s->stream);
     WEFT_TRY(memory.claim("scan", tiles * sizeof(float)));
     float *const sums = (float *)memory.memory;
-    const struct launch l = {"add_tiles", tiles, THREADS, 0, s->stream, 0};
-    WEFT_TRY(launch_kernel(l, add, sums, *s));
+    WEFT_TRY(launch_kernel({"add_tiles", tiles, THREADS, 0, s->stream, 0}, add,
+                           sums, *s));
     WEFT_TRY(scan_sums(sums, tiles, s->stream));
-    return launch_kernel(l, finish, *s, (const float *)sums);
+    return launch_kernel({"scan_tiles", tiles, THREADS, 0, s->stream, 0},
+                         finish, *s, (const float *)sums);
 }
 
 /* ---- one kernel ---------------------------------------------------------- */

@@ -122,7 +122,7 @@ THE_HANG = Puzzle(
     title="The hang",
     text=(
         "In this [scan](glossary.ipynb#scan), each number has a block of one thread, "
-        "which waits until the number before is `ready`. If the blocks begin in "
+        "which waits until the previous number is `ready`. If the blocks begin in "
         "another order, the kernel never ends. Change one line: `ticket[0]` is 0 at "
         "first, and must count the blocks at the end."
     ),
