@@ -141,7 +141,7 @@ THE_HANG = Puzzle(
         launch=[lambda n: (n, 1)],
         # A processor does not run 300 blocks at the same time.
         sizes=every_size([10, 1, 2, 3, 31, 64], 300),
-        timeout=1.5,
+        timeout=4.0,  # a busy machine needs more than a second to detect the wait
     ),
     drawn=dict(n=10),
     launch=(10, 1),
