@@ -1,9 +1,12 @@
-"""Check an op's rungs, then time them, PyTorch and NumPy in turn.
+"""Check an op's rungs, then time them, PyTorch, NumPy and CUB in turn.
 
 python -m weft bench conv2d --sizes 64,256 --rungs reference
 
-On a GPU, PyTorch's op also competes in compiled form. Each contender's calls are then
-in a CUDA graph, so the times exclude what the host needs for a launch.
+On a GPU, PyTorch's op also competes in compiled form, and CUB's version if there is
+one. Each contender's calls are then in a CUDA graph, so the times exclude what the host
+needs for a launch. If the data determine the length of the result, PyTorch's host waits
+for it, which no graph allows: events time PyTorch, and our rungs leave the length on
+the GPU.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from ..ops.check import check_rung
 from ..timing import device_name, time_call
 from ..timing.race import Contender, race
 from ..toolchain import native
+from . import cub
 
 SLOWEST = 1.0  # seconds of timing after which a slow rung gets no more samples
 BESIDE = "copy of the first input"  # the name of that contender
@@ -44,6 +48,7 @@ COLUMNS = {
         "error",
         "vs_torch",
         "vs_numpy",
+        "vs_cub",
         "copy_gbs",
         "of_copy",
     ),
@@ -55,8 +60,9 @@ class SizedProblem:
     """One size of an op: ours(*inputs, rung=...) computes the same as torch().
 
     beside_copy: whether a copy of the first input is timed, too. keeps_some: whether
-    the data determine the length of the result. numpy: NumPy's functions by name, which
-    take the inputs' arrays.
+    the data determine the length of the result; on a GPU, ours() then returns the
+    memory of all possible elements. numpy: NumPy's functions by name, which take the
+    inputs' arrays. cub: CUB's function without arguments, or None.
     """
 
     sizes: dict[str, int]
@@ -69,6 +75,7 @@ class SizedProblem:
     beside_copy: bool = False
     keeps_some: bool = False
     numpy: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    cub: Callable[[], torch.Tensor] | None = None
 
 
 def rows(
@@ -87,9 +94,8 @@ def rows(
     plain C, since the time of a simulated CUDA kernel is meaningless. samples: the
     number per contender; a rung that reaches SLOWEST seconds gets fewer. compiled:
     whether PyTorch's compiled op also competes on a GPU. timer: "" means "graph" on a
-    GPU; "event" includes the host's launches. It is the default if the host waits for
-    the length of the result, which a graph does not allow. Raises ArgumentError for an
-    unknown rung and Mismatch for a wrong result.
+    GPU; "event" includes the host's launches. Raises ArgumentError for an unknown rung
+    and Mismatch for a wrong result.
     """
     make, usual = PROBLEMS[op]
     target = torch.device(device)
@@ -98,8 +104,7 @@ def rows(
     plain = [r for r in usable if r.targets == (target.type,) or target.type == "cuda"]
     selection = [lib.rung(name) for name in rungs] or plain
     on_gpu = target.type == "cuda"
-    in_graph = on_gpu and not cases_file(op).OP.length
-    timer = timer or ("graph" if in_graph else "event" if on_gpu else "wall")
+    timer = timer or ("graph" if on_gpu else "wall")
     results = []
     steps = len(selection) + len(sizes or usual)
     with Progress(f"measuring {op}", steps, "steps", delay=PATIENCE) as job:
@@ -127,7 +132,12 @@ def _race(op, problem, ours, peers, device, timer, samples) -> list[dict[str, An
             once = time_call(peers["eager"].call, device, samples=5).median
             for one in contenders.values():
                 one.calls = max(1, min(200, int(SAMPLE / once)))
-        results = race(contenders, device, timer, rounds=samples)
+        waiting = peers if problem.keeps_some and timer == "graph" else {}
+        waiting = {n: c for n, c in waiting.items() if c.row["impl"] == "torch"}
+        others = {n: c for n, c in contenders.items() if n not in waiting}
+        results = race(others, device, timer, rounds=samples)
+        if waiting:
+            results |= race(waiting, device, "event", rounds=samples)
     best = {
         f"vs_{impl}": min(
             results[n].us for n, c in peers.items() if c.row["impl"] == impl
@@ -199,7 +209,7 @@ def _make_contenders(problem: SizedProblem, rungs: list) -> dict[str, Contender]
 
 
 def _make_peers(problem: SizedProblem, compiled: bool) -> dict[str, Contender]:
-    """Return PyTorch's op and, on a CPU, NumPy's as contenders, by their rung."""
+    """Return PyTorch's op and NumPy's (CPU) or CUB's (GPU) as contenders, by rung."""
     functions = {"eager": problem.torch}
     if compiled:
         functions["compile"] = torch.compile(problem.torch, dynamic=False)
@@ -210,6 +220,9 @@ def _make_peers(problem: SizedProblem, compiled: bool) -> dict[str, Contender]:
         )
         for name, function in functions.items()
     }
+    if problem.cub:
+        row = {"impl": "cub", "rung": "cub", "precision": "fp32"}
+        peers["cub"] = Contender(call=problem.cub, row=row)
     if problem.inputs[0].is_cpu:
         peers = _make_numpy_peers(problem) | peers
     return peers
@@ -234,12 +247,12 @@ def _measure_error(problem: SizedProblem, call: Callable[[], torch.Tensor]) -> f
     """Return the largest difference from float64, divided by the largest number.
 
     If an op keeps only some numbers, they are sorted first: the check of a rung has
-    already compared their order.
+    already compared their number and order.
     """
     wide = [t.double() if t.is_floating_point() else t for t in problem.inputs]
     want, got = problem.torch(*wide), call().double()
     if problem.keeps_some:
-        want, got = want.sort().values, got.sort().values
+        want, got = want.sort().values, got[: len(want)].sort().values
     return float((got - want).abs().max() / want.abs().max())
 
 
@@ -249,13 +262,20 @@ def _measure_error(problem: SizedProblem, call: Callable[[], torch.Tensor]) -> f
 def _load_problem(op: str, size: int, device: torch.device) -> SizedProblem:
     """Return the problem of the given size from the op's cases file."""
     spec, bench = cases_file(op).OP, cases_file(op).BENCH
-    sizes = bench.sizes_for(size)
+    sizes = bench.sizes_for(size, on_gpu=device.type == "cuda")
     inputs = spec.draw(sizes, device)
     arrays = [x for x in inputs if isinstance(x, torch.Tensor)]
     options = inputs[len(arrays) :]
+
+    def ours(*tensors: torch.Tensor, rung: str) -> torch.Tensor:
+        if spec.length and device.type == "cuda":
+            plan = spec.plan
+            return plan.forward_whole(rung, *plan.bind([*tensors, *options]))
+        return spec.run([*tensors, *options], rung)
+
     return SizedProblem(
         *(sizes, arrays),
-        lambda *tensors, rung: spec.run([*tensors, *options], rung),
+        ours,
         lambda *tensors: spec.twin(*tensors, *options),
         *(bench.flop(sizes), spec.count_bytes(sizes), bench.beside_copy),
         bool(spec.length),
@@ -263,6 +283,9 @@ def _load_problem(op: str, size: int, device: torch.device) -> SizedProblem:
             name: lambda *arrays, call=call: call(*arrays, *options)
             for name, call in bench.numpy.items()
         },
+        cub.make_call(op, arrays, sizes.get("threshold", 0.0))
+        if arrays[0].is_cuda
+        else None,
     )
 
 

@@ -92,7 +92,8 @@ def _measure(args: argparse.Namespace) -> tuple[Any, list[dict[str, Any]], Any, 
         size_keys = [key for key in rows[0] if key not in ops.COLUMNS]
         columns = ["impl", "rung", *size_keys, "us", "us_low", "us_high"]
         columns += ["gbs", "tflops", "error", "vs_torch"]
-        columns += [k for k in ("vs_numpy", "copy_gbs", "of_copy") if k in rows[0]]
+        beside = ("vs_numpy", "vs_cub", "copy_gbs", "of_copy")
+        columns += [k for k in beside if k in rows[0]]
         head = f"{rows[0]['device']}; fp32; timer {rows[0]['timer']}, {STATISTIC}"
         return ops, rows, columns, head
     module = importlib.import_module(BENCHMARKS[args.what])

@@ -31,8 +31,9 @@ class Bench:
     """The sizes for timing an op, by name.
 
     size: the size that varies, with the values `usual`; others: the other sizes, fixed
-    or a function of the one that varies; same: sizes that equal it. counted: those of
-    the others that have other values if the traffic is counted. flop: the number of
+    or a function of the one that varies; same: sizes that equal it. counted, on_gpu:
+    those of the others that have other values if the traffic is counted, or on a GPU.
+    flop: the number of
     floating-point operations for these sizes, if it limits the speed. beside_copy:
     whether to time a copy, too, which shows what the memory can do. numpy: the op on
     NumPy arrays and the twin's other arguments, by the name of NumPy's function.
@@ -44,15 +45,20 @@ class Bench:
     same: Sequence[str] = ()
     flop: Callable[[Mapping[str, int]], float] = lambda sizes: 0.0
     counted: Mapping[str, OtherSize] = field(default_factory=dict)
+    on_gpu: Mapping[str, OtherSize] = field(default_factory=dict)
     beside_copy: bool = False
     numpy: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
-    def sizes_for(self, size: int, counted: bool = False) -> dict[str, int]:
+    def sizes_for(
+        self, size: int, counted: bool = False, on_gpu: bool = False
+    ) -> dict[str, int]:
         """Return all sizes of the problem whose varying size is `size`.
 
-        counted: whether its traffic is counted instead of timed.
+        counted: whether its traffic is counted instead of timed. on_gpu: whether a GPU
+        is timed.
         """
-        others = dict(self.others) | (dict(self.counted) if counted else {})
+        special = self.counted if counted else self.on_gpu if on_gpu else {}
+        others = dict(self.others) | dict(special)
         sizes = dict.fromkeys((self.size, *self.same), size)
         for name, other in others.items():
             sizes[name] = other(size) if callable(other) else other

@@ -337,6 +337,16 @@ class CallPlan:
 
         If another output gives its length, the result is cut to that length.
         """
+        y = self.forward_whole(rung, tensors, numbers)
+        return y[: tensors[self.op.length].item()] if self.op.length else y
+
+    def forward_whole(
+        self, rung: str | None, tensors: Tensors, numbers: Mapping[str, Any]
+    ) -> torch.Tensor:
+        """Do the same, but return the first output's memory of all possible elements.
+
+        So the host need not wait for the length.
+        """
         first = tensors[self.inputs[0].name]
         for out in self.outputs:
             if tensors.get(self.op.extra.get(out.name, self.names[0])) is None:
@@ -350,8 +360,6 @@ class CallPlan:
         args = self.launcher.pointers(tensors)
         args += self.launcher.values(numbers)
         launch(self.name, self.launcher.function, rung, first, args)
-        if self.op.length:
-            return tensors[self.result][: tensors[self.op.length].item()]
         return tensors[self.result]
 
     def of_nothing(

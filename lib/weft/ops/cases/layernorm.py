@@ -49,6 +49,7 @@ OP = Op(
 BENCH = Bench(
     *("cols", (1024, 4096, 16384), {"rows": lambda cols: 2**26 // max(1024, cols)}),
     counted={"rows": choose_rows},
+    on_gpu={"rows": lambda cols: 2**28 // max(1024, cols)},
     beside_copy=True,
 )
 
