@@ -34,7 +34,7 @@ static __device__ __forceinline__ float add_threads(float value,
 
 /* ---- groups of four ------------------------------------------------------ */
 
-struct four {
+struct __align__(16) four {
     float at[4];
 };
 

@@ -29,8 +29,10 @@ WEFT_RUNGS({"scan", "reference",
             "fp32", EVERYWHERE, 0},
            {"scan", "fallback", "a block computes a sum that is late", "fp32",
             EVERYWHERE, 0},
-           {"scan", "fixed_order", "looks back, adds forward: the same bits",
-            "fp32", EVERYWHERE, 0});
+           {"scan", "fixed_order", "a tree of tiles: always the same bits",
+            "fp32", EVERYWHERE, 0},
+           {"scan", "bulk", "the same, and tiles wait in shared memory", "fp32",
+            EVERYWHERE, 90});
 
 enum {
     REFERENCE,
@@ -43,7 +45,8 @@ enum {
     LOOK_BACK_WARP,
     ITEMS,
     FALLBACK,
-    FIXED_ORDER
+    FIXED_ORDER,
+    BULK
 };
 
 /* One block, tile after tile. */
@@ -82,6 +85,7 @@ static int run_scan(int rung, const struct scanning *s) {
     case ITEMS: return scan_items(s);
     case FALLBACK: return scan_fallback(s);
     case FIXED_ORDER: return scan_fixed_order(s);
+    case BULK: return scan_bulk(s);
     }
     return WEFT_OK;
 }

@@ -24,6 +24,13 @@ struct scanning {
     cudaStream_t stream;
 };
 
+/* Below this count, large tiles would be too few to keep a GPU busy. */
+#ifdef __CUDACC__
+enum { SCAN_LONG = 1 << 22 };
+#else
+enum { SCAN_LONG = 1 << 14 };
+#endif
+
 /* Queue the work of a rung; each returns a weft_status. */
 int scan_kogge_stone(const struct scanning *s);
 int scan_brent_kung(const struct scanning *s);
@@ -35,6 +42,7 @@ int scan_look_back_warp(const struct scanning *s);
 int scan_items(const struct scanning *s);
 int scan_fallback(const struct scanning *s);
 int scan_fixed_order(const struct scanning *s);
+int scan_bulk(const struct scanning *s);
 
 /* ---- tiles --------------------------------------------------------------- */
 
@@ -75,6 +83,40 @@ static __device__ __forceinline__ bool is_aligned(const scanning &s) {
     return ((uintptr_t)s.x | (uintptr_t)s.y) % sizeof(float4) == 0;
 }
 
+/* Return whether a load of 16 bytes may fetch the four numbers from i on. */
+static __device__ __forceinline__ bool is_wide(const scanning &s, size_t i) {
+    return is_aligned(s) && i + 4 <= s.count;
+}
+
+/* Load the four numbers of x from i on; behind the end they are 0. */
+static __device__ __forceinline__ four load_four(const scanning &s, size_t i) {
+    four v = {0.0f, 0.0f, 0.0f, 0.0f};
+    if (is_wide(s, i)) {
+        *(float4 *)&v = *(const float4 *)(s.x + i);
+    } else {
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            if (i + k < s.count) v.at[k] = s.x[i + k];
+    }
+    return v;
+}
+
+/* Store four sums to y from i on. v has the sums within the group, in the
+ * scan's order; `base` is the sum before the group. */
+static __device__ __forceinline__ void store_sums(const scanning &s, size_t i,
+                                                  float base, four v) {
+    v = {base + v.at[0], base + v.at[1], base + v.at[2], base + v.at[3]};
+    if (s.exclusive) v = {base, v.at[0], v.at[1], v.at[2]};
+    if (s.reverse) v = swap_four(v);
+    if (is_wide(s, i)) {
+        *(float4 *)(s.y + i) = make_float4(v.at[0], v.at[1], v.at[2], v.at[3]);
+    } else {
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            if (i + k < s.count) s.y[i + k] = v.at[k];
+    }
+}
+
 /* A tile of ROWS groups of four numbers per thread. A warp's numbers are
  * neighbours: ROWS rows of 128, which its lanes load 16 bytes at a time. */
 template <int ROWS> struct fours {
@@ -82,30 +124,40 @@ template <int ROWS> struct fours {
     four sums[ROWS];    // within each group
     float before[ROWS]; // the sum of the tile's numbers before each group
 
+    /* Return the place of a thread's group in the tile, in the scan's order. */
+    static __device__ __forceinline__ unsigned find_own(int row) {
+        const unsigned warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+        return (warp * ROWS + row) * WARP + lane;
+    }
+    /* Return the place of a tile's first number in memory. */
+    static __device__ __forceinline__ size_t find_start(const scanning &s,
+                                                        unsigned tile) {
+        const size_t all = CEIL_DIV(s.count, (size_t)NUMBERS);
+        return (s.reverse ? all - 1 - tile : tile) * NUMBERS;
+    }
+    /* Return the place of a thread's group in memory, in groups of four. */
     static __device__ __forceinline__ size_t find(const scanning &s,
                                                   unsigned tile, int row) {
-        const unsigned warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
-        const size_t first = (size_t)tile * GROUPS;
-        const size_t group = first + (warp * ROWS + row) * WARP + lane;
-        const size_t all = CEIL_DIV(s.count, (size_t)NUMBERS) * GROUPS;
-        return s.reverse ? all - 1 - group : group;
+        const unsigned own = find_own(row);
+        return find_start(s, tile) / 4 + (s.reverse ? GROUPS - 1 - own : own);
+    }
+    /* Return whether loads and stores of 16 bytes can move the whole tile. */
+    static __device__ __forceinline__ bool is_whole(const scanning &s,
+                                                    unsigned tile) {
+        return is_aligned(s) && find_start(s, tile) + NUMBERS <= s.count;
     }
     __device__ __forceinline__ void load(const scanning &s, unsigned tile) {
-        const bool aligned = is_aligned(s);
+        if (is_whole(s, tile)) { // no load waits for a comparison
 #pragma unroll
-        for (int row = 0; row < ROWS; row++) {
-            const size_t i = 4 * find(s, tile, row);
-            four v = {0.0f, 0.0f, 0.0f, 0.0f};
-            if (aligned && i + 4 <= s.count) {
-                const float4 wide = *(const float4 *)(s.x + i);
-                v = {wide.x, wide.y, wide.z, wide.w};
-            } else {
-#pragma unroll
-                for (int k = 0; k < 4; k++)
-                    if (i + k < s.count) v.at[k] = s.x[i + k];
-            }
-            sums[row] = s.reverse ? swap_four(v) : v;
+            for (int row = 0; row < ROWS; row++)
+                *(float4 *)&sums[row] =
+                    *((const float4 *)s.x + find(s, tile, row));
+        } else {
+            for (int row = 0; row < ROWS; row++)
+                sums[row] = load_four(s, 4 * find(s, tile, row));
         }
+        for (int row = 0; row < ROWS; row++)
+            if (s.reverse) sums[row] = swap_four(sums[row]);
     }
     __device__ __forceinline__ float scan(float sums_s[SHARED]) {
         float warp = 0.0f, total; // the sum of the warp's rows up to here
@@ -124,23 +176,10 @@ template <int ROWS> struct fours {
     }
     __device__ __forceinline__ void store(const scanning &s, unsigned tile,
                                           float earlier) const {
-        const bool aligned = is_aligned(s);
 #pragma unroll
-        for (int row = 0; row < ROWS; row++) {
-            const size_t i = 4 * find(s, tile, row);
-            const float *const at = sums[row].at, base = earlier + before[row];
-            four v = {base + at[0], base + at[1], base + at[2], base + at[3]};
-            if (s.exclusive) v = {base, v.at[0], v.at[1], v.at[2]};
-            if (s.reverse) v = swap_four(v);
-            if (aligned && i + 4 <= s.count) {
-                *(float4 *)(s.y + i) =
-                    make_float4(v.at[0], v.at[1], v.at[2], v.at[3]);
-            } else {
-#pragma unroll
-                for (int k = 0; k < 4; k++)
-                    if (i + k < s.count) s.y[i + k] = v.at[k];
-            }
-        }
+        for (int row = 0; row < ROWS; row++)
+            store_sums(s, 4 * find(s, tile, row), earlier + before[row],
+                       sums[row]);
     }
 };
 
@@ -197,10 +236,11 @@ struct room {
 };
 
 /* Scan a tile per block. The first warp calls Finder::find(), which publishes
- * what the tile adds, and returns to lane 0 the sum of all earlier tiles. */
-template <class Tile, class Finder>
-static __device__ __forceinline__ void
-scan_once(const scanning &s, const chain<float> &c, room *room_s) {
+ * what the tile adds, and returns to lane 0 the sum of all earlier tiles.
+ * Chain: chain or tile_tree. */
+template <class Tile, class Finder, class Chain>
+static __device__ __forceinline__ void scan_once(const scanning &s,
+                                                 const Chain &c, room *room_s) {
     const unsigned tile = c.take_tile(&room_s->tile);
     Tile t;
     t.load(s, tile);
@@ -213,14 +253,15 @@ scan_once(const scanning &s, const chain<float> &c, room *room_s) {
     t.store(s, tile, room_s->earlier);
 }
 
-template <class Tile>
+template <class Tile, class Chain>
 static int scan_in_one(const scanning *s, const char *name,
-                       void (*kernel)(scanning, chain<float>)) {
+                       void (*kernel)(scanning, Chain),
+                       unsigned shared_bytes = 0) {
     const unsigned tiles = count_tiles<Tile>(s);
     scratch memory(s->stream);
-    chain<float> c;
+    Chain c;
     WEFT_TRY(claim_chain("scan", &memory, tiles, &c));
-    const struct launch l = {name, tiles, THREADS, 0, s->stream, 0};
+    const struct launch l = {name, tiles, THREADS, shared_bytes, s->stream, 0};
     return launch_kernel(l, kernel, *s, c);
 }
 

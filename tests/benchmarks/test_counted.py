@@ -94,10 +94,13 @@ def test_each_pass_over_the_rows_counts():
 
 
 @pytest.mark.parametrize("count", only([2**12], [2**10, 2**12, 2**16, 2**20 + 4]))
-def test_the_scan_in_a_fixed_order_moves_each_number_once_in_and_once_out(count):
-    (row,) = counted.rows("scan", [count], ["fixed_order"])
+@pytest.mark.parametrize("rung", ["fixed_order", "bulk"])
+def test_the_scan_in_a_fixed_order_moves_each_number_once_in_and_once_out(rung, count):
+    (row,) = counted.rows("scan", [count], [rung])
     assert 1 <= row["over_floor"] <= 1.05 and row["kernels"] == 1
-    assert row["bank_conflicts"] == 0 and row["atomics"] == -(-count // 4096)
+    long_tile = 8192 if rung == "fixed_order" else 16384
+    tile = 4096 if count < 2**14 else long_tile
+    assert row["bank_conflicts"] == 0 and row["atomics"] == -(-count // tile)
 
 
 @pytest.mark.slow

@@ -113,7 +113,8 @@ def test_the_bits_depend_on_no_order_of_blocks(rung, library):
 def test_no_block_waits_for_one_that_cannot_begin(rung, library):
     """On one thread, the blocks of the last tiles begin first, about 32 of them."""
     small_tiles = rung in ("chained", "look_back", "look_back_warp")
-    x = draw(45 * (1024 if small_tiles else 4096))
+    tile = 1024 if small_tiles else {"fixed_order": 8192, "bulk": 16384}.get(rung, 4096)
+    x = draw(45 * tile)
     library.call("weft_set_order", 1)
     library.call("weft_set_threads", 1)
     open_runtime().simt_set_timeout(20_000)
@@ -124,20 +125,54 @@ def test_no_block_waits_for_one_that_cannot_begin(rung, library):
 
 
 @pytest.mark.parametrize("schedules", only([10], [10, 100]))
-def test_fixed_order_has_the_same_bits_for_every_schedule(schedules, library):
+@pytest.mark.parametrize("rung", ["fixed_order", "bulk"])
+def test_fixed_order_has_the_same_bits_for_every_schedule(rung, schedules, library):
     schedules = [(order, 1 + order % 8) for order in range(schedules)]
-    assert len(collect_bits(library, "fixed_order", draw(170_001), schedules)) == 1
+    assert len(collect_bits(library, rung, draw(340_001), schedules)) == 1
 
 
-def test_the_prefixes_of_fixed_order_are_those_of_a_chain():
-    """Where the look-back ends changes no bit: prefix + sum, from left to right."""
-    x = draw(40 * 4096)
-    first = weft.scan(x, True, rung="fixed_order")[::4096]  # of each tile: its prefix
-    # Behind a tile of its own, a number's prefix is the tile's sum.
-    alone = (torch.cat([tile, torch.zeros(1)]) for tile in x.view(-1, 4096))
-    sums = [weft.scan(tile, True, rung="fixed_order")[-1] for tile in alone]
-    chain = np.cumsum([0.0, *sums[:-1]], dtype=np.float32)
-    assert np.array_equal(first.numpy(), chain)
+def add_in_tree(values: np.ndarray) -> np.float32:
+    """Add up to 32 numbers as a warp's lanes do, with 0 for the absent ones."""
+    lanes = np.zeros(32, np.float32)
+    lanes[: len(values)] = values
+    while len(lanes) > 1:
+        lanes = lanes[: len(lanes) // 2] + lanes[len(lanes) // 2 :]
+    return lanes[0]
+
+
+def add_tiles(sums: np.ndarray) -> np.ndarray:
+    """Return each tile's prefix, as common/tile_tree.cuh defines it."""
+    prefixes, groups, sections = [], [], np.float32(0)
+    for tile, own in enumerate(sums):
+        in_group = add_in_tree(sums[tile // 32 * 32 : tile])
+        in_section = add_in_tree(np.float32(groups[tile // 1024 * 32 :]))
+        prefixes.append(sections + (in_section + in_group))
+        if tile % 32 == 31:
+            groups.append(in_group + own)
+        if tile % 1024 == 1023:
+            sections += in_section + (in_group + own)
+    return np.float32(prefixes)
+
+
+# The last size has tiles of three sections.
+@pytest.mark.parametrize("tiles", only([3, 40], [3, 40, 2100]))
+def test_the_prefixes_of_fixed_order_are_those_of_a_tree(tiles):
+    x = draw(tiles, 8192)
+    first = weft.scan(x.view(-1), True, rung="fixed_order")[::8192]
+    # Behind two tiles of zeros, the next number's prefix is the tile's sum.
+    alone = torch.zeros(3 * 8192)
+    sums = []
+    for tile in x:
+        alone[:8192] = tile
+        sums.append(weft.scan(alone, True, rung="fixed_order")[8192])
+    assert np.array_equal(first.numpy(), add_tiles(np.float32(sums)))
+
+
+@pytest.mark.parametrize("rung", ["fixed_order", "bulk"])
+@pytest.mark.parametrize("flags", FLAGS, ids=str)
+def test_short_and_long_arrays_with_both_sizes_of_tiles(rung, flags):
+    for count in (2**14 - 1, 2**14, 2**15 + 16384 + 3):
+        want_scan(draw(count), rung, *flags)
 
 
 def test_a_block_computes_sums_of_tiles_that_have_not_begun(library):
