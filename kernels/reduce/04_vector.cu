@@ -12,7 +12,8 @@
  *             order that changes, and so do the last bits of the sum. */
 #include "reduce.cuh"
 
-static __global__ void add_vectors(float *sum, const float *x, size_t count) {
+static __global__ void __launch_bounds__(THREADS, RESIDENT)
+    add_vectors(float *sum, const float *x, size_t count) {
     __shared__ float sums_s[WARPS];
     const float total = add_threads(add_own(x, count), sums_s);
     if (threadIdx.x == 0) atomicAdd(sum, total);

@@ -9,8 +9,8 @@
  * Limit:      the second launch. Rung 6 avoids it. */
 #include "reduce.cuh"
 
-static __global__ void add_blocks(float *partials, const float *x,
-                                  size_t count) {
+static __global__ void __launch_bounds__(THREADS, RESIDENT)
+    add_blocks(float *partials, const float *x, size_t count) {
     __shared__ float sums_s[WARPS];
     const float total = add_threads(add_own(x, count), sums_s);
     if (threadIdx.x == 0) partials[blockIdx.x] = total;

@@ -9,9 +9,9 @@
  *             or another number of blocks, gives other bits. */
 #include "reduce.cuh"
 
-static __global__ void add_and_finish(float *sum, float *partials,
-                                      unsigned *arrived, const float *x,
-                                      size_t count) {
+static __global__ void __launch_bounds__(THREADS, RESIDENT)
+    add_and_finish(float *sum, float *partials, unsigned *arrived,
+                   const float *x, size_t count) {
     __shared__ bool last_s;
     __shared__ float sums_s[WARPS];
     const float total = add_threads(add_own(x, count), sums_s);

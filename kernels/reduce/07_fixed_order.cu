@@ -53,9 +53,9 @@ static __device__ void add_pieces(float *sums, const float *x, size_t count,
 
 /* One warp of the grid for each piece, or several pieces for each warp. levels
  * has room for the sums of the pieces, of their pieces, and so on. */
-static __global__ void add_in_order(float *sum, float *levels,
-                                    unsigned *arrived, const float *x,
-                                    size_t count) {
+static __global__ void __launch_bounds__(THREADS, RESIDENT)
+    add_in_order(float *sum, float *levels, unsigned *arrived, const float *x,
+                 size_t count) {
     __shared__ bool last_s;
     const size_t warp = threadIdx.x / WARP;
     add_pieces(levels, x, count, (size_t)blockIdx.x * WARPS + warp,

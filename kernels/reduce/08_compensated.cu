@@ -68,8 +68,9 @@ static __device__ exact join_own(const float *x, size_t count) {
     return join(join(sums[0], sums[1]), join(sums[2], sums[3]));
 }
 
-static __global__ void add_exact(float *sum, exact *partials, unsigned *arrived,
-                                 const float *x, size_t count) {
+static __global__ void __launch_bounds__(THREADS, RESIDENT)
+    add_exact(float *sum, exact *partials, unsigned *arrived, const float *x,
+              size_t count) {
     __shared__ bool last_s;
     __shared__ exact sums_s[WARPS];
     const exact total = join_threads(join_own(x, count), sums_s);

@@ -31,13 +31,18 @@ int reduce_compensated(const struct reduction *r);
 
 enum { WARP = 32, WARPS = THREADS / WARP };
 
+/* How many blocks a multiprocessor runs at once, if each thread has at most 40
+ * registers. If a grid had more, the last blocks would begin when the first
+ * ones end, and most of the device would wait for them. */
+enum { RESIDENT = 6 };
+
 /* Return the number of blocks for kernels whose blocks take several parts of x.
  * That is the caller's number, or enough to keep the device busy, but at most
  * `most`. On the CPU target it is the same everywhere. */
 static inline unsigned reduce_grid(const struct reduction *r, size_t most) {
     size_t blocks = r->blocks;
 #ifdef __CUDACC__
-    if (!blocks) blocks = 8 * device_has(cudaDevAttrMultiProcessorCount);
+    if (!blocks) blocks = RESIDENT * device_has(cudaDevAttrMultiProcessorCount);
 #else
     if (!blocks) blocks = 8;
 #endif
