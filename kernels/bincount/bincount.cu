@@ -1,8 +1,9 @@
 /* bincount.cu -- how often each of many numbers occurs: rungs and launcher.
  *
- * histogram/06_many_bins.cu has the rungs. At best, they read each number once
- * and write each count once. */
-#include "histogram/histogram.cuh"
+ * A bincount reads each number once and writes each count once, at best. Unlike
+ * a histogram of bytes, it may have more bins than shared memory has room
+ * for. */
+#include "bincount.cuh"
 
 #include "reference/reference.h"
 

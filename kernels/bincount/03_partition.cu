@@ -1,85 +1,20 @@
-/* 06_many_bins.cu -- bincount: more bins than shared memory has room for.
+/* 03_partition.cu -- bincount, rung 3: numbers are sorted by range first.
  *
- * "global":    one addition per number, in the L2 cache, whose counts may even
- *              exceed the cache.
- * "ranges":    a block counts one range of bins in shared memory, and reads
- *              numbers of all ranges. For r ranges, x is read r times.
- * "partition": a first pass counts the numbers of each range, and a second one
- *              sorts the numbers by range, so that a third one reads only what
- *              it counts. The order within a range does not matter: a tile
- *              takes places in a range by an atomic addition. A number then
- *              needs only its place in its range, 2 bytes.
- * Prediction:  partition moves 12 bytes per number, for any number of ranges:
- *              twice 4 read, and 2 written and read. Ranges moves 4 r.
- * Limit:       256 ranges, 2^21 bins. Beyond, partition is "global": the
- *              additions then have that many addresses. */
-#include "histogram.cuh"
+ * Before:     in rung 2, a block reads the numbers of all ranges and counts
+ *             those of one.
+ * Idea:       a kernel counts the numbers of each range, a second one finds
+ *             where each range begins, and a third one sorts the numbers by
+ *             range. A fourth reads only what it counts. The order in a range
+ *             does not matter, so a tile takes places by an atomic addition. A
+ *             number needs only its place in its range, 2 bytes.
+ * Prediction: 12 bytes per number for up to 256 ranges: 4 read twice, and 2
+ *             written and read.
+ * Limit:      256 ranges, 2^21 bins. Beyond, rung 1 runs: its additions then
+ *             have many addresses. If all bins are one range, rung 2 runs. */
+#include "bincount.cuh"
 
 #include "common/scans.cuh"
-
-/* ---- global -------------------------------------------------------------- */
-
-static __global__ void count_keys(tally *counts, const int32_t *x, size_t count,
-                                  unsigned bins) {
-    const size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
-    if (i < count && (unsigned)x[i] < bins)
-        atomicAdd(counts + x[i], (tally)1);
-}
-
-int bincount_global(const struct bincount *b) {
-    count_keys<<<blocks_for(b->count), THREADS, 0, b->stream>>>(
-        (tally *)b->counts, b->x, b->count, b->bins);
-    WEFT_LAUNCHED(count_keys);
-    return WEFT_OK;
-}
-
-/* ---- ranges -------------------------------------------------------------- */
-
-enum { WIDE = 1024, LOADS = 4 }; // threads; loads in flight per thread
-
-/* Block k counts part k / ranges of x in range k % ranges of the bins, which
- * has `width` bins, the last one fewer. */
-static __global__ void __launch_bounds__(WIDE)
-    count_ranges(tally *counts, const int32_t *x, size_t count, unsigned bins,
-                 unsigned width, unsigned ranges) {
-    extern __shared__ unsigned counts_s[];
-    const unsigned first = blockIdx.x % ranges * width;
-    const unsigned own = min(width, bins - first);
-    for (unsigned i = threadIdx.x; i < own; i += WIDE) counts_s[i] = 0;
-    __syncthreads(); // all counts are 0
-    const size_t step = (size_t)(gridDim.x / ranges) * WIDE;
-    size_t i = (size_t)(blockIdx.x / ranges) * WIDE + threadIdx.x;
-    for (; i < count; i += LOADS * step) {
-        unsigned bin[LOADS]; // in the range; at least `own` for other numbers
-#pragma unroll
-        for (int j = 0; j < LOADS; j++)
-            bin[j] = i + j * step < count ? (unsigned)x[i + j * step] - first
-                                          : own;
-#pragma unroll
-        for (int j = 0; j < LOADS; j++)
-            if (bin[j] < own) atomicAdd(counts_s + bin[j], 1u);
-    }
-    __syncthreads(); // all numbers are counted
-    for (unsigned k = threadIdx.x; k < own; k += WIDE)
-        add_count(counts, first + k, counts_s[k]);
-}
-
-int bincount_ranges(const struct bincount *b) {
-    const unsigned width = min(count_room(), b->bins);
-    const unsigned ranges = CEIL_DIV(b->bins, width);
-    struct launch l = {"count_ranges", 1, WIDE, width * sizeof(unsigned),
-                       b->stream, 0};
-    WEFT_TRY(claim_shared(l, (const void *)count_ranges));
-    const unsigned all = count_resident(count_ranges, WIDE, l.shared_bytes);
-    // A part is so long that its numbers cost more than the counts of a range.
-    const unsigned parts =
-        divide_count(b->count, max(4 * width, 1u << 14), CEIL_DIV(all, ranges));
-    l.grid = parts * ranges;
-    return launch_kernel(l, count_ranges, (tally *)b->counts, b->x, b->count,
-                         b->bins, width, ranges);
-}
-
-/* ---- partition ----------------------------------------------------------- */
+#include "common/scratch.cuh"
 
 enum {
     BITS = 13, // of a place in a range, whose counts need 32 KB
