@@ -9,8 +9,7 @@
 static __global__ void count_keys(tally *counts, const int32_t *x, size_t count,
                                   unsigned bins) {
     const size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
-    if (i < count && (unsigned)x[i] < bins)
-        atomicAdd(counts + x[i], (tally)1);
+    if (i < count && (unsigned)x[i] < bins) atomicAdd(counts + x[i], (tally)1);
 }
 
 int bincount_global(const struct bincount *b) {

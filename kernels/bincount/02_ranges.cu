@@ -24,8 +24,8 @@ static __global__ void __launch_bounds__(WIDE)
         unsigned bin[LOADS]; // in the range; at least `own` for other numbers
 #pragma unroll
         for (int j = 0; j < LOADS; j++)
-            bin[j] = i + j * step < count ? (unsigned)x[i + j * step] - first
-                                          : own;
+            bin[j] =
+                i + j * step < count ? (unsigned)x[i + j * step] - first : own;
 #pragma unroll
         for (int j = 0; j < LOADS; j++)
             if (bin[j] < own) atomicAdd(counts_s + bin[j], 1u);
@@ -38,8 +38,8 @@ static __global__ void __launch_bounds__(WIDE)
 int bincount_ranges(const struct bincount *b) {
     const unsigned width = min(count_room(), b->bins);
     const unsigned ranges = CEIL_DIV(b->bins, width);
-    struct launch l = {"count_ranges", 1, WIDE, width * sizeof(unsigned),
-                       b->stream, 0};
+    struct launch l = {"count_ranges",           1,         WIDE,
+                       width * sizeof(unsigned), b->stream, 0};
     WEFT_TRY(claim_shared(l, (const void *)count_ranges));
     const unsigned all = count_resident(count_ranges, WIDE, l.shared_bytes);
     // A part is so long that its numbers cost more than the counts of a range.

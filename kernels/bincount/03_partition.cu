@@ -19,8 +19,8 @@
 enum {
     BITS = 13, // of a place in a range, whose counts need 32 KB
     WIDTH = 1 << BITS,
-    RANGES = THREADS,   // at most; a thread per range
-    KEYS = 16,          // of a thread
+    RANGES = THREADS, // at most; a thread per range
+    KEYS = 16,        // of a thread
     TILE = KEYS * THREADS
 };
 
@@ -30,8 +30,8 @@ static __device__ __forceinline__ unsigned find_range(int number,
     return (unsigned)number < bins ? (unsigned)number >> BITS : RANGES;
 }
 
-/* Add the number of x's elements in each range to sizes (RANGES). Like rung 5 of
- * histogram, a lane has its own copy of the counts. */
+/* Add the number of x's elements in each range to sizes (RANGES). Like rung 5
+ * of histogram, a lane has its own copy of the counts. */
 static __global__ void size_ranges(tally *sizes, const int32_t *x, size_t count,
                                    unsigned bins) {
     __shared__ unsigned sizes_s[RANGES * WARP];
@@ -113,9 +113,10 @@ static __global__ void sort_by_range(uint16_t *y, tally *next, const int32_t *x,
 
 /* Count the numbers of y from `begin` to `end`, which are in one range, in
  * counts_s, and add the counts to those of the grid. */
-static __device__ __forceinline__ void
-count_range(tally *counts, unsigned *counts_s, const uint16_t *y, tally begin,
-            tally end) {
+static __device__ __forceinline__ void count_range(tally *counts,
+                                                   unsigned *counts_s,
+                                                   const uint16_t *y,
+                                                   tally begin, tally end) {
     for (unsigned i = threadIdx.x; i < WIDTH; i += WIDE) counts_s[i] = 0;
     __syncthreads(); // all counts are 0
     for (tally i = begin + threadIdx.x; i < end; i += WIDE)
@@ -146,10 +147,10 @@ static int queue_partition(const struct bincount *b, tally *firsts,
                            uint16_t *y) {
     tally *const next = firsts + RANGES + 1, *const counts = (tally *)b->counts;
     const unsigned tiles = (unsigned)CEIL_DIV(b->count, TILE);
-    const unsigned sizing = divide_count(
-        b->count, 1 << 14, count_resident(size_ranges, THREADS));
-    const unsigned parts = divide_count(b->count, 1 << 16,
-                                        count_resident(count_parts, WIDE));
+    const unsigned sizing =
+        divide_count(b->count, 1 << 14, count_resident(size_ranges, THREADS));
+    const unsigned parts =
+        divide_count(b->count, 1 << 16, count_resident(count_parts, WIDE));
     WEFT_CUDA_TRY(
         cudaMemsetAsync(firsts, 0, RANGES * sizeof *firsts, b->stream));
     size_ranges<<<sizing, THREADS, 0, b->stream>>>(firsts, b->x, b->count,

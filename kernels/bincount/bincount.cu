@@ -32,8 +32,7 @@ int weft_bincount(int rung, int64_t *counts, const int32_t *x, size_t count,
                                weft_cuda_stream(stream)};
     if (rung == REFERENCE)
         return WEFT_REFERENCE(bincount_reference(counts, x, count, bins));
-    WEFT_CUDA_TRY(
-        cudaMemsetAsync(counts, 0, bins * sizeof *counts, b.stream));
+    WEFT_CUDA_TRY(cudaMemsetAsync(counts, 0, bins * sizeof *counts, b.stream));
     switch (rung) {
     case GLOBAL: return bincount_global(&b);
     case RANGES: return bincount_ranges(&b);

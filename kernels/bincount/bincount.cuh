@@ -17,6 +17,9 @@ int bincount_global(const struct bincount *b);
 int bincount_ranges(const struct bincount *b);
 int bincount_partition(const struct bincount *b);
 
-enum { WIDE = 1024, LOADS = 4 }; // threads of a block; loads in flight per thread
+enum {
+    WIDE = 1024,
+    LOADS = 4
+}; // threads of a block; loads in flight per thread
 
 #endif

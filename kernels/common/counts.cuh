@@ -40,8 +40,8 @@ static inline unsigned divide_count(size_t count, size_t least, unsigned most) {
     return (unsigned)(parts > fewest ? parts : fewest);
 }
 
-/* Return the sum of a bin's copies. Lane l begins with copy l, so that the lanes
- * of a warp read different banks. */
+/* Return the sum of a bin's copies. Lane l begins with copy l, so that the
+ * lanes of a warp read different banks. */
 static __device__ __forceinline__ unsigned add_copies(const unsigned *counts_s,
                                                       unsigned bin) {
     unsigned sum = 0;

@@ -11,7 +11,7 @@
 static __global__ void count_global(tally *counts, const uint8_t *x,
                                     size_t count) {
     const size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
-    if (i < count) atomicAdd(counts + x[i], (tally)1);
+    if (i < count) atomicAdd(&counts[x[i]], (tally)1);
 }
 
 int histogram_global(const struct histogram *h) {

@@ -15,11 +15,11 @@ static __global__ void count_shared(tally *counts, const uint8_t *x,
     counts_s[threadIdx.x] = 0;
     __syncthreads(); // all counts are 0
     const size_t step = (size_t)gridDim.x * THREADS;
-    for (size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x; i < count;
-         i += step)
-        atomicAdd(counts_s + x[i], 1u);
+    const size_t first = (size_t)blockIdx.x * THREADS + threadIdx.x;
+    for (size_t i = first; i < count; i += step) atomicAdd(&counts_s[x[i]], 1u);
     __syncthreads(); // all bytes are counted
-    add_count(counts, threadIdx.x, counts_s[threadIdx.x]);
+    const unsigned own = counts_s[threadIdx.x];
+    if (own > 0) atomicAdd(&counts[threadIdx.x], (tally)own);
 }
 
 int histogram_shared(const struct histogram *h) {

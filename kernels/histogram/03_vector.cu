@@ -5,8 +5,8 @@
  *             flight. If x does not begin at a multiple of 16 bytes, the first
  *             block counts the bytes at its ends alone.
  * Prediction: a sixteenth of the requests. The additions remain: one per byte.
- * Limit:      lanes that queue. For 32 random bytes, the fullest of 32 banks has
- *             3.5 lanes on average; for equal bytes, one bank has all 32. */
+ * Limit:      lanes that queue. For 32 random bytes, the fullest of 32 banks
+ * has 3.5 lanes on average; for equal bytes, one bank has all 32. */
 #include "histogram.cuh"
 
 static __global__ void count_vector(tally *counts, const uint8_t *x,
@@ -14,9 +14,8 @@ static __global__ void count_vector(tally *counts, const uint8_t *x,
     __shared__ unsigned counts_s[BINS];
     counts_s[threadIdx.x] = 0;
     __syncthreads(); // all counts are 0
-    count_bytes<2>(byte_span(x, count), [&](unsigned bin) {
-        atomicAdd(counts_s + bin, 1u);
-    });
+    count_bytes<2>(byte_span(x, count),
+                   [&](unsigned bin) { atomicAdd(counts_s + bin, 1u); });
     __syncthreads(); // all bytes are counted
     add_count(counts, threadIdx.x, counts_s[threadIdx.x]);
 }

@@ -10,7 +10,8 @@
  *             lanes with equal bytes add at the same time. */
 #include "histogram.cuh"
 
-/* Add the lanes of `there` to the bins of their bytes. All of them call this. */
+/* Add the lanes of `there` to the bins of their bytes. All of them call this.
+ */
 static __device__ __forceinline__ void add_equal(unsigned *counts_s,
                                                  unsigned there, unsigned bin) {
     const unsigned equal = __match_any_sync(there, bin);
@@ -31,9 +32,8 @@ static __global__ void count_aggregated(tally *counts, const uint8_t *x,
         const bool has = first + lane < span.groups;
         const unsigned there = __ballot_sync(0xffffffff, has);
         if (has)
-            count_group(span.load(first + lane), [&](unsigned bin) {
-                add_equal(counts_s, there, bin);
-            });
+            count_group(span.load(first + lane),
+                        [&](unsigned bin) { add_equal(counts_s, there, bin); });
     }
     span.count_ends([&](unsigned bin) { atomicAdd(counts_s + bin, 1u); });
     __syncthreads(); // all bytes are counted

@@ -11,8 +11,8 @@
 
 WEFT_RUNGS({"histogram", "reference", "plain C, 16 tables of counts per thread",
             "fp32", WEFT_CPU, 0},
-           {"histogram", "global", "an atomic addition to global memory", "fp32",
-            EVERYWHERE, 0},
+           {"histogram", "global", "an atomic addition to global memory",
+            "fp32", EVERYWHERE, 0},
            {"histogram", "shared", "counts per block, in shared memory", "fp32",
             EVERYWHERE, 0},
            {"histogram", "vector", "16 bytes per load", "fp32", EVERYWHERE, 0},

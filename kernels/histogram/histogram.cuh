@@ -22,7 +22,7 @@ enum {
     BINS = 256,    // values of a byte
     PART = 1 << 16 // the least bytes of a block: more than its counts cost
 };
-static_assert(BINS == THREADS, "a thread of a block clears and adds one bin");
+static_assert((int)BINS == (int)THREADS, "a thread of a block has one bin");
 
 /* Bytes that the grid counts: groups of 16 neighbours from an address that is a
  * multiple of 16 on, and fewer than 16 single bytes at each end. */

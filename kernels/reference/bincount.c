@@ -52,8 +52,10 @@ static int count_chunk(int64_t *counts, uint32_t *tables, int many, int all,
             const size_t length = left < PIECE ? left : PIECE;
             interrupted |= weft_interrupted();
             if (interrupted) continue;
-            if (many == 1) fill_tables(own, 1, x + start, length, bins);
-            else fill_tables(own, TABLES, x + start, length, bins);
+            if (many == 1)
+                fill_tables(own, 1, x + start, length, bins);
+            else
+                fill_tables(own, TABLES, x + start, length, bins);
         }
 #pragma omp for schedule(static)
         for (uint32_t bin = 0; bin < bins; bin++)

@@ -37,9 +37,7 @@ _BOTH_ENDS = [-(2**31), -1, 0, 1, 2**31 - 1]
 
 def cases(generator) -> Iterator[Case]:
     def draw(count: int, *limits: int) -> torch.Tensor:
-        return torch.randint(
-            *limits, (count,), dtype=torch.int32, generator=generator
-        )
+        return torch.randint(*limits, (count,), dtype=torch.int32, generator=generator)
 
     for count in _COUNTS:
         for bins in _BINS if count == 4097 else (300,):
