@@ -107,8 +107,11 @@ FEW = {
 OPS = tuple(FEW)  # ops that have bodies in Python
 
 
-# Each launch of scan has 256 threads and 17 barriers.
-@pytest.mark.parametrize("op", only([op for op in OPS if op != "scan"], OPS))
+# Each launch of scan has 256 threads and 17 barriers, and histogram's have 2.
+LEAST = [op for op in OPS if op not in ("histogram", "scan")]
+
+
+@pytest.mark.parametrize("op", only(LEAST, OPS))
 def test_numba(op):
     chosen = [
         case for case in cases.cases(op, rung="atomic") if case.title.endswith(FEW[op])
@@ -136,7 +139,10 @@ LONG += (
     "rows=1",
     "rows=256",
 )
-SCANS = "count=33", "count=257, exclusive, reverse"  # one tile, and two
+FEWER = {
+    "scan": ("count=33", "count=257, exclusive, reverse"),  # one tile, and two
+    "histogram": ("count=1", "count=257", "each byte once"),
+}
 
 
 def simulated(order: str) -> Callable[..., None]:
@@ -153,7 +159,7 @@ def simulated(order: str) -> Callable[..., None]:
 def test_sim(op, order):
     for case in filter(plain, cases.cases(op, rung="atomic")):
         is_long = any(size in case.title for size in LONG)
-        if not is_long and (op != "scan" or case.title.endswith(SCANS)):
+        if not is_long and case.title.endswith(FEWER.get(op, "")):
             check(case, simulated(order))
 
 
