@@ -82,17 +82,17 @@ def spec_stable_partition(a):
 def partition_warp(out, a, n):
     i = cuda.grid(1)
     x = a[i] if i < n else int32(0)
-    ### BEGIN SOLUTION
     place = i - i % 32
+    ### BEGIN SOLUTION
     for digit in range(4):
         votes = cuda.ballot_sync(0xFFFFFFFF, i < n and x % 4 == digit)
         if digit < x % 4:
             place += cuda.popc(votes)
         if digit == x % 4:
             place += cuda.popc(votes & cuda.lanemask_lt())
+    ### END SOLUTION
     if i < n:
         out[place] = x
-    ### END SOLUTION
 
 
 STABLE_PARTITION = Puzzle(
