@@ -85,7 +85,7 @@ def _draw_lane(lane: int) -> str:
 
 
 def _draw_way(start: float, end: float, is_first: bool) -> str:
-    """Draw the arrow of a bin's first lane, or the dashed way of one that must wait."""
+    """Draw the arrow of a bin's first lane, or the pale way of a lane that must wait."""
     top, bottom = TOP + 12, BINS - 2
     if is_first:
         return arrow((start, top), (end, bottom), SHARED)
