@@ -268,6 +268,19 @@ int weft_reduce_backward(int rung, float *dx, const float *dsum, size_t count,
 int weft_compact(int rung, float *y, int64_t *kept, const float *x,
                  size_t count, float threshold, weft_stream stream);
 
+/* Compute counts (256), int64: how often each byte occurs in x (count), uint8.
+ * Every rung gives the same counts. A count may exceed 2^32. */
+int weft_histogram(int rung, int64_t *counts, const uint8_t *x, size_t count,
+                   weft_stream stream);
+
+/* Compute counts (bins), int64: how often each number from 0 to bins - 1 occurs
+ * in x (count), int32. Numbers outside [0,bins) are ignored. Every rung gives
+ * the same counts. "partition" returns WEFT_ENOMEM without memory for 2 bytes
+ * per number and 4 KiB more, and "reference" without 4 bytes per bin for each
+ * thread. */
+int weft_bincount(int rung, int64_t *counts, const int32_t *x, size_t count,
+                  int bins, weft_stream stream);
+
 struct weft_scan_options {
     int exclusive; /* 1: a sum excludes the number at its own place */
     int reverse;   /* 1: sums run from the last number to the first */

@@ -22,6 +22,7 @@ from weft.toolchain.native import NULL
 TREES = (
     *(bodies.batchnorm2d_stats, bodies.batchnorm2d_sums),
     bodies.cross_entropy_loss,
+    bandwidth.count_shared,
     *(bandwidth.add_tiles, bandwidth.scan_tiles, bandwidth.scan_tiles_brent_kung),
 )
 
@@ -35,9 +36,10 @@ class Launchers:
         product: Callable[..., None] = bodies.matmul,
         transposed: Callable[..., None] = bandwidth.transpose,
         scanned: Callable[..., None] = bandwidth.scan_tiles,
+        counted: Callable[..., None] = bandwidth.count_global,
     ) -> None:
         self.run, self.product, self.transposed = run, product, transposed
-        self.scanned = scanned
+        self.scanned, self.counted = scanned, counted
 
     def call(self, function: str, rung: int, *args: Any) -> None:
         """Replace native.Library.call(); the last argument is the stream."""
@@ -72,6 +74,10 @@ class Launchers:
         kept.zero_()
         threshold = np.float32(threshold)
         self.run(bandwidth.keep_each, count, y, kept, x, count, threshold)
+
+    def histogram(self, counts, x, count) -> None:
+        counts.zero_()
+        self.run(self.counted, count, counts, x, count)
 
     def scan(self, y, x, count, options) -> None:
         flags = (0, 0) if options == NULL else (options.exclusive, options.reverse)

@@ -70,6 +70,11 @@ int reduce_reference_backward(float *dx, const float *dsum, size_t count);
 int compact_reference(float *y, int64_t *kept, const float *x, size_t count,
                       float threshold);
 
+int histogram_reference(int64_t *counts, const uint8_t *x, size_t count);
+
+int bincount_reference(int64_t *counts, const int32_t *x, size_t count,
+                       int bins);
+
 int scan_reference(float *y, const float *x, size_t count, int exclusive,
                    int reverse);
 

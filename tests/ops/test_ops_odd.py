@@ -29,9 +29,10 @@ pytestmark = pytest.mark.filterwarnings(
 NUMBERS = {
     **{"n": 4, "c": 3, "ic": 3, "oc": 2, "h": 6, "w": 5, "kh": 3, "kw": 2, "d": 5},
     **{"in": 5, "out": 3, "classes": 7, "count": 12, "lr": 0.25, "padding": 1},
-    **{"rows": 3, "cols": 4, "threshold": 0.25},
+    **{"rows": 3, "cols": 4, "threshold": 0.25, "bins": 7},
 }
-WITH_GRADIENTS = [op for op in OPS if op not in ("compact", "sgd")]
+NO_GRADIENTS = "bincount", "compact", "histogram", "sgd"
+WITH_GRADIENTS = [op for op in OPS if op not in NO_GRADIENTS]
 
 
 @dataclass
@@ -139,7 +140,7 @@ SAME = {
 REFUSED = {
     "float64": lambda x: x.double(),
     "half": lambda x: x.half(),
-    "int32": lambda x: x.int(),
+    "int16": lambda x: x.short(),
     "bool": lambda x: x > 0,
     "complex": lambda x: x.to(torch.complex64),
     "another device": lambda x: x.to("meta"),
@@ -148,7 +149,9 @@ REFUSED = {
     "a number": lambda x: 1.5,
     "sparse": lambda x: x.to_sparse(),
     "nested": lambda x: torch.nested.nested_tensor([x, x]),
-    "big endian": lambda x: x.numpy().astype(x.numpy().dtype.newbyteorder(">")),
+    "big endian": lambda x: x.numpy().astype(
+        f">{x.numpy().dtype.kind}{max(2, x.element_size())}"
+    ),
     "backwards": lambda x: x.numpy()[::-1],
     "masked": lambda x: np.ma.masked_array(x.numpy(), x.numpy() > 0),
     "objects": lambda x: x.numpy().astype(object),
@@ -276,6 +279,7 @@ OPTIONS = {  # values that raise an error of one line, by (op, option)
     ("conv2d", "padding"): [-1, 1.5, (1, 1), "same", None, float("nan"), 2**40],
     ("maxpool2d", "kernel_size"): [0, -1, [], [1, 2, 3], "ab", None, 1e9, 99],
     ("batchnorm2d", "eps"): ["x", None, float("nan"), -1.0, [1.0, 2.0]],
+    ("bincount", "bins"): [0, -1, 1.5, "x", None, [1, 2], 2**31],
     ("compact", "threshold"): ["x", None, [1.0, 2.0]],
     ("sgd", "lr"): ["x", None, float("nan"), float("inf"), [1.0, 2.0]],
     ("matmul", "alpha"): ["x", None, [1.0, 2.0]],

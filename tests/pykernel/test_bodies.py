@@ -58,6 +58,8 @@ def check(case: Case, run: Callable[..., Any]) -> None:
         check_with(case, Launchers(run, transposed=bandwidth.transpose_tiled))
     if case.op == "scan":
         check_with(case, Launchers(run, scanned=bandwidth.scan_tiles_brent_kung))
+    if case.op == "histogram":
+        check_with(case, Launchers(run, counted=bandwidth.count_shared))
     check_with(case, Launchers(run))
 
 
@@ -90,6 +92,7 @@ FEW = {
     "conv2d": "n=3 ic=2 h=4 w=4 oc=5 kh=2 kw=3 padding=2",
     "copy": "count=33",
     "cross_entropy": "n=2 classes=3 factor=1.0",
+    "histogram": "count=33",
     "linear": "n=5 in=7 out=11 bias=True",
     "matmul": "m=5 n=2 k=3 trans=nn",
     "maxpool2d": "n=2 c=3 h=5 w=7 kh=2 kw=2",
@@ -104,8 +107,11 @@ FEW = {
 OPS = tuple(FEW)  # ops that have bodies in Python
 
 
-# Each launch of scan has 256 threads and 17 barriers.
-@pytest.mark.parametrize("op", only([op for op in OPS if op != "scan"], OPS))
+# Each launch of scan has 256 threads and 17 barriers, and histogram's have 2.
+LEAST = [op for op in OPS if op not in ("histogram", "scan")]
+
+
+@pytest.mark.parametrize("op", only(LEAST, OPS))
 def test_numba(op):
     chosen = [
         case for case in cases.cases(op, rung="atomic") if case.title.endswith(FEW[op])
@@ -133,7 +139,10 @@ LONG += (
     "rows=1",
     "rows=256",
 )
-SCANS = "count=33", "count=257, exclusive, reverse"  # one tile, and two
+FEWER = {
+    "scan": ("count=33", "count=257, exclusive, reverse"),  # one tile, and two
+    "histogram": ("count=1", "count=257", "each byte once"),
+}
 
 
 def simulated(order: str) -> Callable[..., None]:
@@ -150,7 +159,7 @@ def simulated(order: str) -> Callable[..., None]:
 def test_sim(op, order):
     for case in filter(plain, cases.cases(op, rung="atomic")):
         is_long = any(size in case.title for size in LONG)
-        if not is_long and (op != "scan" or case.title.endswith(SCANS)):
+        if not is_long and case.title.endswith(FEWER.get(op, "")):
             check(case, simulated(order))
 
 
@@ -206,6 +215,7 @@ def kernels() -> Iterator[tuple[str, str, str]]:
     inside = ["batchnorm2d/batchnorm2d", "conv2d/conv2d", "mnist/layers"]
     inside += ["matmul/02_coalesced"]  # this rung has the body's rows and columns
     inside += ["copy/02_word", "transpose/01_naive", "compact/01_atomic"]
+    inside += ["histogram/01_global", "histogram/02_shared"]
     paths = [ROOT / f"kernels/{name}.cu" for name in inside]
     for path in [*(ROOT / "kernels").glob("*.cu"), *paths]:
         for name in re.findall(r"__global__ void (\w+)\(", path.read_text()):
@@ -305,5 +315,6 @@ def test_cuda_c_of_a_body_reads_like_the_naive_kernel(path, name, body):
     least = {"matmul": 0.75, "cross_entropy": 0.8, "cross_entropy_loss": 0.85}
     least["linear"] = 0.9  # the bias of linear may be NULL
     least["keep_each"] = 0.85  # an element of an array has a cast
+    least |= {"count_global": 0.85, "count_shared": 0.85}  # the same cast
     least["transpose"] = 0.75  # tiles have 32 rows; tx, ty have names
     assert ratio > least.get(body, 0.93), " ".join(own)

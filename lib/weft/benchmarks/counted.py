@@ -86,8 +86,8 @@ def count_rung(
     """Return the row of one rung of a watched library.
 
     lanes: the mean number of active threads per request. Requests and atomic updates
-    are those of global memory; barriers are those of all blocks. Raises Mismatch if the
-    launch has a fault.
+    are those of global memory; shared_atomics are updates of shared memory. Barriers
+    are those of all blocks. Raises Mismatch if the launch has a fault.
     """
     launcher, drawn = spec.plan.launcher, spec.draw(sizes)
     inputs = dict(zip(spec.parameters, drawn))
@@ -116,9 +116,9 @@ def count_rung(
     if report.findings:
         raise Mismatch(f"{title}: {report.findings[0].text}")
     total = Sums()
-    places = [place for place in report.counters.places if place.space == "global"]
+    places = report.counters.places
     for place in places:
-        if not _is_poll(place):
+        if place.space == "global" and not _is_poll(place):
             total.add(place)
     conflicts = sum(report.counters.bank_conflicts.values())
     moved, floor = 32 * total.sectors, spec.count_bytes(sizes)
@@ -131,9 +131,15 @@ def count_rung(
         "bank_conflicts": conflicts,
         "requests": total.requests,
         "lanes": total.lanes,
-        "atomics": sum(place.accesses for place in places if place.kind == "atomic"),
+        "atomics": _count_atomics(places, "global"),
+        "shared_atomics": _count_atomics(places, "shared"),
         "barriers": sum(kernel.counters.barriers for kernel in report.kernels),
     }
+
+
+def _count_atomics(places: Sequence[CostPlace], space: str) -> int:
+    atomics = (p for p in places if p.kind == "atomic" and p.space == space)
+    return sum(place.accesses for place in atomics)
 
 
 def _is_poll(place: CostPlace) -> bool:

@@ -183,9 +183,11 @@ def _compare(gbs: float, copy: float) -> dict[str, float]:
 
 
 def _make_copy(problem: SizedProblem) -> Contender:
-    """Return the copy of the first input as a contender."""
-    copy = cases_file("copy").OP.function()
-    return Contender(call=partial(copy, problem.inputs[0]))
+    """Return the copy of the first input, or of as many bytes, as a contender."""
+    copy, x = cases_file("copy").OP.function(), problem.inputs[0]
+    if x.dtype != torch.float32:
+        x = torch.ones(-(-x.nbytes // 4), device=x.device)
+    return Contender(call=partial(copy, x))
 
 
 def _make_contenders(problem: SizedProblem, rungs: list) -> dict[str, Contender]:

@@ -38,7 +38,10 @@ from ..timing import device_name
 from ..toolchain import keys, native
 from .cases import Answer, Case, cases, sum_bound
 
-_CTYPES = {torch.float32: "float *", torch.int32: "int32_t *", torch.int64: "int64_t *"}
+_CTYPES = {
+    **{torch.float32: "float *", torch.int32: "int32_t *"},
+    **{torch.int64: "int64_t *", torch.uint8: "uint8_t *"},
+}
 
 
 @dataclass(frozen=True)

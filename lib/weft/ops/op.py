@@ -76,7 +76,9 @@ class Op:
     supports, or with the name of the parameter whose value it shares. extra: outputs
     that exist only if an optional array is given, by the array's name. Benchmarks omit
     both. length: the output that contains the number of valid elements in the first
-    output. floor: the bytes that the op must move, if not those of all arrays.
+    output. floor: the bytes that the op must move, if not those of all arrays. drawn:
+    like below, for integers that need not be below the size: only random ones are.
+    Random integers without a limit have any value of 0 or more of their type.
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class Op:
         extra: Mapping[str, str] | None = None,
         length: str = "",
         floor: Callable[[Mapping[str, int]], float] | None = None,
+        drawn: Mapping[str, str] | None = None,
     ):
         self.name, self.twin = twin.__name__, twin
         texts = shapes.items()
@@ -97,6 +100,7 @@ class Op:
         self.extents = {name: _make_extents(dims) for name, dims in self.shapes.items()}
         self.skipped, self.below, self.only = skipped, below or {}, only or {}
         self.extra, self.length, self.floor = extra or {}, length, floor
+        self.drawn = {**self.below, **(drawn or {})}
         self.omitted = {*self.extra, *self.extra.values()}
         self.parameters = inspect.signature(twin).parameters
         self._plan: tuple[Any, CallPlan | None] = None, None
@@ -245,9 +249,12 @@ class Op:
             values = [numbers.get(n, default) for n in self.shapes.get(name, (name,))]
             return values if len(values) > 1 else values[0]
         shape = self.shape_of(name, numbers)
-        if limit := self.below.get(name):
-            return torch.randint(numbers[limit], shape, device=device)
-        return torch.randn(shape, device=device)
+        dtype = self.plan.launcher.dtypes[name]
+        if dtype.is_floating_point:
+            return torch.randn(shape, device=device)
+        limit = self.drawn.get(name)
+        most = numbers[limit] if limit else torch.iinfo(dtype).max + 1
+        return torch.randint(most, shape, dtype=dtype, device=device)
 
     def shape_of(self, name: str, numbers: Mapping[str, int]) -> Sequence[int]:
         """Return the dimensions of an array for these sizes."""

@@ -39,7 +39,10 @@ if TYPE_CHECKING:
 
 # The order of parameters throughout weft.h.
 ORDER = ("output", "input", "number", "options")
-_DTYPES = {"float": torch.float32, "int32_t": torch.int32, "int64_t": torch.int64}
+_DTYPES = {
+    **{"float": torch.float32, "int32_t": torch.int32, "int64_t": torch.int64},
+    "uint8_t": torch.uint8,
+}
 _CTYPES = {dtype: f"{name} *" for name, dtype in _DTYPES.items()}
 _KINDS = {
     "output": rf"({'|'.join(_DTYPES)}) \*(\w+)",

@@ -1,12 +1,12 @@
 """First rungs of ops that memory limits, as Python functions.
 
-They are those of copy, transpose, softmax, compact and scan. Each matches its rung in
-kernels/<op> line by line. The arguments follow the rules of bodies.py.
+They are those of copy, transpose, softmax, compact, scan and histogram. Each matches
+its rung in kernels/<op> line by line. The arguments follow the rules of bodies.py.
 """
 
 import math
 
-from numpy import float32
+from numpy import float32, uint32
 
 from .. import cuda
 from .bodies import THREADS, TILE, row_max, row_sum
@@ -76,6 +76,31 @@ def keep_each(y, kept, x, count, threshold):
     i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if i < count and x[i] > threshold:
         y[cuda.atomic.add(kept, 0, 1)] = x[i]
+
+
+def count_global(counts, x, count):
+    """Count the bytes of x (count), uint8, in counts (256), int64, by bins.
+
+    counts: 0 before the launch. A thread per byte.
+    """
+    i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if i < count:
+        cuda.atomic.add(counts, x[i], 1)
+
+
+def count_shared(counts, x, count):
+    """Like count_global(), but each block has its own counts. THREADS per block."""
+    counts_s = cuda.shared.array(THREADS, uint32)
+    counts_s[cuda.threadIdx.x] = 0
+    cuda.syncthreads()  # all counts are 0
+    step = cuda.gridDim.x * THREADS
+    first = cuda.blockIdx.x * THREADS + cuda.threadIdx.x
+    for i in range(first, count, step):
+        cuda.atomic.add(counts_s, x[i], uint32(1))
+    cuda.syncthreads()  # all bytes are counted
+    own = counts_s[cuda.threadIdx.x]
+    if own > 0:
+        cuda.atomic.add(counts, cuda.threadIdx.x, own)
 
 
 def kogge_stone(own, sums):

@@ -1,0 +1,51 @@
+/* 02_ranges.cu -- bincount, rung 2: a block counts one range of the bins.
+ *
+ * Before:     rung 1 does an addition per number in the L2 cache.
+ * Idea:       as many bins as shared memory has room for are a range. A block
+ *             counts the numbers of its range in a part of x, and adds the
+ *             counts to those of the grid at its end.
+ * Prediction: for one range, x is read once. For r ranges it is read r times.
+ * Limit:      the readings. Rung 3 reads x twice, for any number of ranges. */
+#include "bincount.cuh"
+
+/* Block k counts part k / ranges of x in range k % ranges of the bins, which
+ * has `width` bins, the last one fewer. */
+static __global__ void __launch_bounds__(WIDE)
+    count_ranges(tally *counts, const int32_t *x, size_t count, unsigned bins,
+                 unsigned width, unsigned ranges) {
+    extern __shared__ unsigned counts_s[];
+    const unsigned first = blockIdx.x % ranges * width;
+    const unsigned own = min(width, bins - first);
+    for (unsigned i = threadIdx.x; i < own; i += WIDE) counts_s[i] = 0;
+    __syncthreads(); // all counts are 0
+    const size_t step = (size_t)(gridDim.x / ranges) * WIDE;
+    size_t i = (size_t)(blockIdx.x / ranges) * WIDE + threadIdx.x;
+    for (; i < count; i += LOADS * step) {
+        unsigned bin[LOADS]; // in the range; at least `own` for other numbers
+#pragma unroll
+        for (int j = 0; j < LOADS; j++)
+            bin[j] =
+                i + j * step < count ? (unsigned)x[i + j * step] - first : own;
+#pragma unroll
+        for (int j = 0; j < LOADS; j++)
+            if (bin[j] < own) atomicAdd(counts_s + bin[j], 1u);
+    }
+    __syncthreads(); // all numbers are counted
+    for (unsigned k = threadIdx.x; k < own; k += WIDE)
+        add_count(counts, first + k, counts_s[k]);
+}
+
+int bincount_ranges(const struct bincount *b) {
+    const unsigned width = min(count_room(), b->bins);
+    const unsigned ranges = CEIL_DIV(b->bins, width);
+    struct launch l = {"count_ranges",           1,         WIDE,
+                       width * sizeof(unsigned), b->stream, 0};
+    WEFT_TRY(claim_shared(l, (const void *)count_ranges));
+    const unsigned all = count_resident(count_ranges, WIDE, l.shared_bytes);
+    // A part is so long that its numbers cost more than the counts of a range.
+    const unsigned parts =
+        divide_count(b->count, max(4 * width, 1u << 14), CEIL_DIV(all, ranges));
+    l.grid = parts * ranges;
+    return launch_kernel(l, count_ranges, (tally *)b->counts, b->x, b->count,
+                         b->bins, width, ranges);
+}

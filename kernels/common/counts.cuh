@@ -1,0 +1,60 @@
+/* counts.cuh -- how blocks count numbers by bins.
+ *
+ * A count has 64 bits in global memory, since a GPU holds more than 2^32
+ * numbers. A block counts in shared memory, where 32 bits are enough for its
+ * part of them. */
+#ifndef WEFT_COUNTS_CUH
+#define WEFT_COUNTS_CUH
+#include "internal.cuh"
+
+#include <stdint.h>
+
+#include "rows.cuh"
+
+/* A count, in the type of CUDA's atomic additions of 64 bits. */
+typedef unsigned long long tally;
+
+/* Return how many blocks of a kernel the device runs at the same time. On the
+ * CPU target it is the same on every machine. `bytes`: of dynamic shared
+ * memory. */
+template <class Kernel>
+static unsigned count_resident(Kernel kernel, int threads, size_t bytes = 0) {
+#ifdef __CUDACC__
+    int blocks = 0;
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads,
+                                                  bytes);
+    return max(blocks, 1) * device_has(cudaDevAttrMultiProcessorCount);
+#else
+    (void)kernel, (void)threads, (void)bytes;
+    return 8;
+#endif
+}
+
+/* Return into how many parts to divide `count` numbers: at most `most`, of at
+ * least `least` numbers each, but so many that a part's counts fit in 32
+ * bits. */
+static inline unsigned divide_count(size_t count, size_t least, unsigned most) {
+    const size_t enough = CEIL_DIV(count, least);
+    const size_t parts = most < enough ? most : enough;
+    const size_t fewest = (count >> 31) + 1;
+    return (unsigned)(parts > fewest ? parts : fewest);
+}
+
+/* Return the sum of a bin's copies. Lane l begins with copy l, so that the
+ * lanes of a warp read different banks. */
+static __device__ __forceinline__ unsigned add_copies(const unsigned *counts_s,
+                                                      unsigned bin) {
+    unsigned sum = 0;
+#pragma unroll 8
+    for (unsigned j = 0; j < WARP; j++)
+        sum += counts_s[bin * WARP + (bin + j) % WARP];
+    return sum;
+}
+
+/* Add a block's count of a bin to that of the grid. */
+static __device__ __forceinline__ void add_count(tally *counts, unsigned bin,
+                                                 unsigned own) {
+    if (own) atomicAdd(counts + bin, (tally)own);
+}
+
+#endif
