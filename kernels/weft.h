@@ -302,6 +302,21 @@ int weft_scan_backward(int rung, float *dx, const float *dy, size_t count,
                        const struct weft_scan_options *options,
                        weft_stream stream);
 
+/* Find the k largest numbers of each row of x (rows,columns): values (rows,k),
+ * the largest first, and indices (rows,k), their columns. Of equal numbers, the
+ * one with the lower column comes first; -0 equals 0. NaN is larger than all
+ * other numbers, and equals NaN. Every rung gives the same bits for each run.
+ * columns: at most 2^32 - 1; rows: at most 2^31 - 1; k: 1 to columns. Returns
+ * WEFT_ENOMEM without memory for entries of 8 bytes: "sort" needs twice as many
+ * as x has numbers, at most 2^24 for several rows; "radix_select" 2 k for each
+ * of up to 1024 rows; "filtered" also one for each 32 numbers; "reference"
+ * 2 k + 256 for each thread. "heap_a_warp" uses "radix_select" for a k above
+ * 256, and "batched" uses "filtered" for rows that exceed shared memory. Source
+ * of the radix select: Alabi et al., Fast k-selection algorithms for graphics
+ * processing units, 2012. */
+int weft_topk(int rung, float *values, int64_t *indices, const float *x,
+              size_t rows, size_t columns, size_t k, weft_stream stream);
+
 /* Compute y (rows,cols), the softmax of each row of x (rows,cols): exp(x - m) /
  * sum(exp(x - m)) with the row's maximum m. A row becomes NaN if it has a NaN,
  * or if m is an infinity. Each rung gives the same bits for each run.

@@ -78,6 +78,9 @@ int bincount_reference(int64_t *counts, const int32_t *x, size_t count,
 int scan_reference(float *y, const float *x, size_t count, int exclusive,
                    int reverse);
 
+int topk_reference(float *values, int64_t *indices, const float *x, size_t rows,
+                   size_t columns, size_t k);
+
 int softmax_reference(float *y, const float *x, int rows, int cols);
 
 int softmax_reference_backward(float *dx, const float *dy, const float *y,

@@ -78,7 +78,8 @@ class Op:
     both. length: the output that contains the number of valid elements in the first
     output. floor: the bytes that the op must move, if not those of all arrays. drawn:
     like below, for integers that need not be below the size: only random ones are.
-    Random integers without a limit have any value of 0 or more of their type.
+    Random integers without a limit have any value of 0 or more of their type. results:
+    the outputs that the function returns as a tuple, if not just the first output.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class Op:
         length: str = "",
         floor: Callable[[Mapping[str, int]], float] | None = None,
         drawn: Mapping[str, str] | None = None,
+        results: Sequence[str] = (),
     ):
         self.name, self.twin = twin.__name__, twin
         texts = shapes.items()
@@ -101,6 +103,7 @@ class Op:
         self.skipped, self.below, self.only = skipped, below or {}, only or {}
         self.extra, self.length, self.floor = extra or {}, length, floor
         self.drawn = {**self.below, **(drawn or {})}
+        self.results = results
         self.omitted = {*self.extra, *self.extra.values()}
         self.parameters = inspect.signature(twin).parameters
         self._plan: tuple[Any, CallPlan | None] = None, None
@@ -151,9 +154,20 @@ class Op:
             if not tensors[i.name].is_inference():
                 torch.autograd.graph.increment_version(tensors[i.name])
             return args[i.at]
-        if LEADING in numbers and plan.result in self.many:
-            y = y.view(*numbers[LEADING], *y.shape[1:])
-        return same_kind(args[0], y)
+        leading = numbers.get(LEADING)
+        if self.results:
+            named = zip(self.results, y, strict=True)
+            found = (self._unfold(name, result, leading) for name, result in named)
+            return tuple(same_kind(args[0], result) for result in found)
+        return same_kind(args[0], self._unfold(plan.result, y, leading))
+
+    def _unfold(
+        self, name: str, y: torch.Tensor, leading: Sequence[int] | None
+    ) -> torch.Tensor:
+        """Give an output the leading dimensions that bind() has folded into one."""
+        if leading is None or name not in self.many:
+            return y
+        return y.view(*leading, *y.shape[1:])
 
     def _complete(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> list[Any]:
         """Return all arguments in the twin's order, with defaults filled in."""

@@ -335,10 +335,11 @@ class CallPlan:
 
     def forward(
         self, rung: str | None, tensors: Tensors, numbers: Mapping[str, Any]
-    ) -> torch.Tensor:
+    ) -> torch.Tensor | tuple[torch.Tensor, ...]:
         """Launch the op, add its outputs to `tensors`, and return the first output.
 
-        If another output gives its length, the result is cut to that length.
+        If another output gives its length, the result is cut to that length. An op with
+        several results returns them all.
         """
         first = tensors[self.inputs[0].name]
         for out in self.outputs:
@@ -355,6 +356,8 @@ class CallPlan:
         launch(self.name, self.launcher.function, rung, first, args)
         if self.op.length:
             return tensors[self.result][: tensors[self.op.length].item()]
+        if self.op.results:
+            return tuple(tensors[name] for name in self.op.results)
         return tensors[self.result]
 
     def of_nothing(
