@@ -73,6 +73,10 @@ int compact_reference(float *y, int64_t *kept, const float *x, size_t count,
 int scan_reference(float *y, const float *x, size_t count, int exclusive,
                    int reverse);
 
+int sort_reference(int32_t *y, int32_t *sorted_values, const int32_t *x,
+                   const int32_t *values, size_t count,
+                   const struct weft_sort_options *options);
+
 int softmax_reference(float *y, const float *x, int rows, int cols);
 
 int softmax_reference_backward(float *dx, const float *dy, const float *y,

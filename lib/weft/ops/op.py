@@ -76,7 +76,10 @@ class Op:
     supports, or with the name of the parameter whose value it shares. extra: outputs
     that exist only if an optional array is given, by the array's name. Benchmarks omit
     both. length: the output that contains the number of valid elements in the first
-    output. floor: the bytes that the op must move, if not those of all arrays.
+    output. floor: the bytes that the op must move, if not those of all arrays. words:
+    outputs, each with an input of the same dtype. Both are int32_t in weft.h and may be
+    int32, uint32 or float32 (WORDS in plan.py); weft.h's number `kind` tells which the
+    first input is. second: an output that makes the result a pair if it exists.
     """
 
     def __init__(
@@ -89,6 +92,8 @@ class Op:
         extra: Mapping[str, str] | None = None,
         length: str = "",
         floor: Callable[[Mapping[str, int]], float] | None = None,
+        words: Mapping[str, str] | None = None,
+        second: str = "",
     ):
         self.name, self.twin = twin.__name__, twin
         texts = shapes.items()
@@ -97,6 +102,7 @@ class Op:
         self.extents = {name: _make_extents(dims) for name, dims in self.shapes.items()}
         self.skipped, self.below, self.only = skipped, below or {}, only or {}
         self.extra, self.length, self.floor = extra or {}, length, floor
+        self.words, self.second = words or {}, second
         self.omitted = {*self.extra, *self.extra.values()}
         self.parameters = inspect.signature(twin).parameters
         self._plan: tuple[Any, CallPlan | None] = None, None
@@ -149,6 +155,8 @@ class Op:
             return args[i.at]
         if LEADING in numbers and plan.result in self.many:
             y = y.view(*numbers[LEADING], *y.shape[1:])
+        if isinstance(y, tuple):
+            return tuple(same_kind(args[0], part) for part in y)
         return same_kind(args[0], y)
 
     def _complete(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> list[Any]:
@@ -247,6 +255,9 @@ class Op:
         shape = self.shape_of(name, numbers)
         if limit := self.below.get(name):
             return torch.randint(numbers[limit], shape, device=device)
+        if name in self.words.values():
+            bits = torch.randint(-(2**31), 2**31, shape, device=device)
+            return bits.to(torch.int32)
         return torch.randn(shape, device=device)
 
     def shape_of(self, name: str, numbers: Mapping[str, int]) -> Sequence[int]:

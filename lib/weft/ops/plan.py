@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 ORDER = ("output", "input", "number", "options")
 _DTYPES = {"float": torch.float32, "int32_t": torch.int32, "int64_t": torch.int64}
 _CTYPES = {dtype: f"{name} *" for name, dtype in _DTYPES.items()}
+# The dtypes of words, in the order of weft.h's numbers `kind`.
+WORDS = torch.int32, torch.uint32, torch.float32
 _KINDS = {
     "output": rf"({'|'.join(_DTYPES)}) \*(\w+)",
     "input": rf"const ({'|'.join(_DTYPES)}) \*(\w+)",
@@ -210,6 +212,7 @@ class CallPlan:
         """Return weft.h's name for the element count of an array of any shape."""
         given = {dim for i in self.inputs for dim in i.dims}
         given |= {name for *_, names in self.options for name in names}
+        given |= {"kind"} if self.op.words else set()
         left = [name for name in self.kinds if name not in given]
         if len(left) > (ANY[0] in given):
             raise ArgumentError(
@@ -260,7 +263,8 @@ class CallPlan:
             if array is None and i.optional:
                 tensors[i.name] = None
                 continue
-            tensor = tensors[i.name] = tensor_of(self.name, i.name, array, i.dtype)
+            dtypes = WORDS if i.name in self.op.words.values() else (i.dtype,)
+            tensor = tensors[i.name] = tensor_of(self.name, i.name, array, *dtypes)
             where = tensor.get_device()
             if device is None:
                 device = where
@@ -284,6 +288,8 @@ class CallPlan:
                     self._refuse(i, tensors, numbers)
             if len(i.known) < len(i.dims):
                 numbers.update(zip(i.dims, shape))
+        if self.op.words:
+            numbers["kind"] = WORDS.index(tensors[self.inputs[0].name].dtype)
         for at, what, names in self.options:
             for name, value in zip(names, _spread_values(what, names, args[at])):
                 numbers[name] = number_of(what, value, self.kinds[name])
@@ -332,24 +338,29 @@ class CallPlan:
 
     def forward(
         self, rung: str | None, tensors: Tensors, numbers: Mapping[str, Any]
-    ) -> torch.Tensor:
+    ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
         """Launch the op, add its outputs to `tensors`, and return the first output.
 
-        If another output gives its length, the result is cut to that length.
+        If another output gives its length, the result is cut to that length. A second
+        output that exists is returned, too.
         """
         first = tensors[self.inputs[0].name]
         for out in self.outputs:
             if tensors.get(self.op.extra.get(out.name, self.names[0])) is None:
                 continue
+            words = self.op.words.get(out.name)
+            dtype = tensors[words].dtype if words else out.dtype
             if out.like:
-                made = torch.empty_like(tensors[out.like], dtype=out.dtype)
+                made = torch.empty_like(tensors[out.like], dtype=dtype)
             else:
                 shape = out.extents(self.name, numbers)
-                made = make_empty(self.name, first, *shape, dtype=out.dtype)
+                made = make_empty(self.name, first, *shape, dtype=dtype)
             tensors[out.name] = made
         args = self.launcher.pointers(tensors)
         args += self.launcher.values(numbers)
         launch(self.name, self.launcher.function, rung, first, args)
+        if tensors.get(self.op.second) is not None:
+            return tensors[self.result], tensors[self.op.second]
         if self.op.length:
             return tensors[self.result][: tensors[self.op.length].item()]
         return tensors[self.result]
