@@ -70,10 +70,13 @@ class OpLauncher:
         return [native.pointer(tensors.get(n), ctype) for n, ctype in self.casts]
 
     def values(self, given: Mapping[str, Any]) -> list[Any]:
-        """Return the next arguments: numbers, and options (NULL if all are 0)."""
+        """Return the next arguments: numbers, and options (NULL if all are 0).
+
+        An option that is not given is 0.
+        """
         found = [given[name] for name in self.numbers]
         if self.options:
-            fields = [given[name] for name in self.fields]
+            fields = [given.get(name, 0) for name in self.fields]
             struct = f"struct {self.options} *"
             found.append(native.ffi.new(struct, fields) if any(fields) else native.NULL)
         return found
