@@ -16,13 +16,12 @@
 #include "simd.h"
 
 enum {
-    DIGIT = 8,        // bits
-    WIDEST = 11,      // bits of the only digit, if it is the only one
+    NARROW = 8,       // bits of a digit if all words stay in the caches
+    WIDEST = 11,      // bits of a digit otherwise, or of the only one
     SLOTS = 16,       // words of a line
     PIECE = 1 << 16,  // words between interrupt checks
     SHARE = 1 << 15,  // words that occupy a thread
-    BUFFERED = 1 << 14, // with fewer words per thread, lines do not fill
-    CACHED = 1 << 22, // with fewer words, the next pass may find them cached
+    CACHED = 1 << 22, // with fewer words, all of them stay in the caches
     FEW = 32          // with fewer, insertion is fastest
 };
 
@@ -40,6 +39,7 @@ struct pass {
     uint32_t shift, digits; // digits: the number of values of a digit
     struct sort_order order;
     size_t shifted; // words from a multiple of 64 bytes to the output
+    int buffers;    // whether words are collected in lines
     int streams;    // whether lines are written past the caches
 };
 
@@ -155,10 +155,23 @@ SIMD_INLINE void count_piece(const struct pass *p, struct lines *l,
     }
 }
 
-SIMD_INLINE void scatter_piece(const struct pass *p, struct lines *l,
+/* Write the line of a digit that ends at a place. */
+static __attribute__((noinline)) void
+end_line(const struct pass *p, const struct lines *l, uint32_t digit,
+         uint32_t place) {
+    const uint32_t line = place / SLOTS * SLOTS;
+    const int wide = p->layout != KEYS;
+    if (line >= l->first[digit])
+        write_line(p, l, wide, digit * SLOTS, line - p->shifted);
+    else
+        write_part(p, l, wide, digit, l->first[digit], place + 1);
+}
+
+SIMD_INLINE void scatter_piece(const struct pass *pass, struct lines *l,
                                size_t first, size_t end, enum layout layout,
                                int is_float, int buffers) {
     const int wide = layout != KEYS;
+    const struct pass own = *pass, *const p = &own; // no store changes it
     for (size_t i = first; i < end; i++) {
         const uint64_t word = load_word(p, layout, i);
         const uint32_t digit = find_digit(p, layout, is_float, word);
@@ -168,12 +181,7 @@ SIMD_INLINE void scatter_piece(const struct pass *p, struct lines *l,
             continue;
         }
         store_slot(l, wide, digit * SLOTS + place % SLOTS, word);
-        if (place % SLOTS < SLOTS - 1) continue;
-        const uint32_t line = place / SLOTS * SLOTS;
-        if (line >= l->first[digit])
-            write_line(p, l, wide, digit * SLOTS, line - p->shifted);
-        else
-            write_part(p, l, wide, digit, l->first[digit], place + 1);
+        if (place % SLOTS == SLOTS - 1) end_line(pass, l, digit, place);
     }
 }
 
@@ -210,16 +218,16 @@ static void count_share(const struct pass *p, struct lines *l, size_t first,
 }
 
 static void scatter_share(const struct pass *p, struct lines *l, size_t first,
-                          size_t end, int buffers) {
+                          size_t end) {
     for (; first < end && !weft_interrupted(); first += PIECE) {
         const size_t stop = end - first < PIECE ? end : first + PIECE;
-        if (buffers) {
+        if (p->buffers) {
             EACH_LAYOUT(scatter_buffered, p, l, first, stop)
         } else {
             EACH_LAYOUT(scatter_direct, p, l, first, stop)
         }
     }
-    if (buffers) write_rest(p, l);
+    if (p->buffers) write_rest(p, l);
     vstream_end();
 }
 
@@ -237,7 +245,6 @@ static void find_places(const struct pass *p, struct lines *all, int own,
 }
 
 static void run_pass(const struct pass *p, struct lines *all, int threads) {
-    const int buffers = p->count / (size_t)threads >= BUFFERED;
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
         const int own = omp_get_thread_num(), team = omp_get_num_threads();
@@ -246,7 +253,7 @@ static void run_pass(const struct pass *p, struct lines *all, int threads) {
         count_share(p, all + own, first, end);
 #pragma omp barrier
         find_places(p, all, own, team);
-        scatter_share(p, all + own, first, end, buffers);
+        scatter_share(p, all + own, first, end);
     }
 }
 
@@ -280,18 +287,21 @@ static uint32_t compare_keys(const uint32_t *x, size_t count,
     return differ;
 }
 
-/* Split the bits that differ into digits, from the lowest bit on. Returns the
- * number of passes; the digit of pass p begins at bit shifts[p]. */
-static int split_bits(uint32_t differ, uint32_t shifts[4], uint32_t *digits) {
-    int passes = 0;
-    const int low = differ ? __builtin_ctz(differ) : 0;
-    *digits = differ >> low < 1 << WIDEST ? 1 << WIDEST : 1 << DIGIT;
-    while (*digits > 2 && (*digits >> 1) > differ >> low) *digits >>= 1;
-    while (differ) {
-        shifts[passes] = (uint32_t)__builtin_ctz(differ);
-        differ &= ~((*digits - 1) << shifts[passes++]);
+/* Split the bits that differ into as few digits as possible, from the lowest
+ * bit on. Returns the number of passes; pass p begins at bit shifts[p]. */
+static int split_bits(uint32_t differ, int wide, uint32_t shifts[4],
+                      uint32_t *digits) {
+    if (!differ) return 0;
+    const int all = 32 - __builtin_clz(differ) - __builtin_ctz(differ);
+    const int most = wide || all <= WIDEST ? WIDEST : NARROW;
+    const int passes = (all + most - 1) / most;
+    *digits = 1u << (all + passes - 1) / passes;
+    int found = 0;
+    for (; differ; found++) {
+        shifts[found] = (uint32_t)__builtin_ctz(differ);
+        differ &= ~((*digits - 1) << shifts[found]);
     }
-    return passes;
+    return found;
 }
 
 /* Sort a few keys with their indices: a longer key moves to its place. */
@@ -317,8 +327,8 @@ static void aim_pass(struct pass *p, void *to) {
     const uintptr_t at = (uintptr_t)(arrays ? p->y : to);
     p->to = to;
     p->shifted = at % 64 / (p->layout == KEYS || arrays ? 4 : 8);
-    p->streams = p->count >= CACHED && at % 4 == 0;
-    if (arrays) p->streams &= at % 64 == (uintptr_t)p->moved % 64;
+    p->buffers = p->count >= CACHED;
+    p->streams = !arrays || at % 64 == (uintptr_t)p->moved % 64;
 }
 
 /* Run all passes. rooms: memory for all words, twice for pairs. */
@@ -326,7 +336,7 @@ static int run_passes(struct pass p, char *rooms[2], struct lines *all,
                       int threads) {
     uint32_t shifts[4];
     const uint32_t differ = compare_keys(p.x, p.count, p.order, threads);
-    const int passes = split_bits(differ, shifts, &p.digits);
+    const int passes = split_bits(differ, p.count >= CACHED, shifts, &p.digits);
     const int pairs = p.moved != NULL;
     for (int i = 0; i < passes && !weft_interrupted(); i++) {
         const int left = passes - 1 - i;
