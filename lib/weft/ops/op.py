@@ -80,6 +80,10 @@ class Op:
     like below, for integers that need not be below the size: only random ones are.
     Random integers without a limit have any value of 0 or more of their type. results:
     the outputs that the function returns as a tuple, if not just the first output.
+    words: outputs, each with an input of the same dtype. Both are int32_t in weft.h and
+    may be int32, uint32 or float32 (WORDS in plan.py); weft.h's number `kind` tells
+    which the first input is. second: an output that makes the result a pair if it
+    exists.
     """
 
     def __init__(
@@ -94,6 +98,8 @@ class Op:
         floor: Callable[[Mapping[str, int]], float] | None = None,
         drawn: Mapping[str, str] | None = None,
         results: Sequence[str] = (),
+        words: Mapping[str, str] | None = None,
+        second: str = "",
     ):
         self.name, self.twin = twin.__name__, twin
         texts = shapes.items()
@@ -104,6 +110,7 @@ class Op:
         self.extra, self.length, self.floor = extra or {}, length, floor
         self.drawn = {**self.below, **(drawn or {})}
         self.results = results
+        self.words, self.second = words or {}, second
         self.omitted = {*self.extra, *self.extra.values()}
         self.parameters = inspect.signature(twin).parameters
         self._plan: tuple[Any, CallPlan | None] = None, None
@@ -154,12 +161,12 @@ class Op:
             if not tensors[i.name].is_inference():
                 torch.autograd.graph.increment_version(tensors[i.name])
             return args[i.at]
+        names = self.results or (plan.result, self.second)
+        found = y if isinstance(y, tuple) else (y,)
         leading = numbers.get(LEADING)
-        if self.results:
-            named = zip(self.results, y, strict=True)
-            found = (self._unfold(name, result, leading) for name, result in named)
-            return tuple(same_kind(args[0], result) for result in found)
-        return same_kind(args[0], self._unfold(plan.result, y, leading))
+        parts = [self._unfold(name, one, leading) for name, one in zip(names, found)]
+        parts = [same_kind(args[0], part) for part in parts]
+        return tuple(parts) if isinstance(y, tuple) else parts[0]
 
     def _unfold(
         self, name: str, y: torch.Tensor, leading: Sequence[int] | None
@@ -266,6 +273,8 @@ class Op:
         dtype = self.plan.launcher.dtypes[name]
         if dtype.is_floating_point:
             return torch.randn(shape, device=device)
+        if name in self.words.values():
+            return torch.randint(-(2**31), 2**31, shape, dtype=dtype, device=device)
         limit = self.drawn.get(name)
         most = numbers[limit] if limit else torch.iinfo(dtype).max + 1
         return torch.randint(most, shape, dtype=dtype, device=device)
