@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ...base.errors import ArgumentError
-from ...base.style import PALE, READ, WIDTH
-from . import svg
+from ...base.style import PALE, READ
 from .panels import EDGE
 from .svg import Drawing, Slider, label, num, remark
 

@@ -1,6 +1,6 @@
 """Draw the lanes of a warp that update bins: lanes with equal keys must queue.
 
-    play_queues(noise, digit)      32 bytes each, with a slider from one to the other
+play_queues(noise, digit)      32 bytes each, with a slider from one to the other
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _draw_lane(lane: int) -> str:
 
 
 def _draw_way(start: float, end: float, is_first: bool) -> str:
-    """Draw the arrow of a bin's first lane, or the pale way of a lane that must wait."""
+    """Draw the arrow of a bin's first lane, or the pale way of one that waits."""
     top, bottom = TOP + 12, BINS - 2
     if is_first:
         return arrow((start, top), (end, bottom), SHARED)
@@ -98,11 +98,11 @@ def _draw_way(start: float, end: float, is_first: bool) -> str:
 
 
 def _draw_queue(middle: float, key: int, lanes: Sequence[int]) -> str:
-    """Draw a bin with its number, and below it the lanes in the order of their turns."""
+    """Draw a bin with its number, and below it a place for each lane that waits."""
     wide = LANE - 3
     out = box(middle - wide / 2, BINS, wide, 20, colour=SHARED, fill=svg.FILL)
     out += label(middle, BINS + 14, str(key), 11, anchor="middle")
-    for turn, lane in enumerate(lanes[1:]):
+    for turn in range(len(lanes) - 1):
         y = BINS + 24 + turn * PLACE
         out += box(middle - wide / 2, y, wide, PLACE - 2, strength=DIM, radius=2)
     if len(lanes) > 1:
