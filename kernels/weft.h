@@ -302,6 +302,41 @@ int weft_scan_backward(int rung, float *dx, const float *dy, size_t count,
                        const struct weft_scan_options *options,
                        weft_stream stream);
 
+/* Find the k largest numbers of each row of x (rows,columns): values (rows,k),
+ * the largest first, and indices (rows,k), their columns. Of equal numbers, the
+ * one with the lower column comes first; -0 equals 0. NaN is larger than all
+ * other numbers, and equals NaN. Every rung gives the same bits for each run.
+ * columns: at most 2^32 - 1; rows: at most 2^31 - 1; k: 1 to columns. Returns
+ * WEFT_ENOMEM without memory for entries of 8 bytes: "sort" needs twice as many
+ * as x has numbers, at most 2^24 for several rows; "radix_select" 2 k for each
+ * of up to 1024 rows; "filtered" also one for each 32 numbers; "reference"
+ * 2 k + 256 for each thread. "heap_a_warp" uses "radix_select" for a k above
+ * 256, and "batched" uses "filtered" for rows that exceed shared memory. Source
+ * of the radix select: Alabi et al., Fast k-selection algorithms for graphics
+ * processing units, 2012. */
+int weft_topk(int rung, float *values, int64_t *indices, const float *x,
+              size_t rows, size_t columns, size_t k, weft_stream stream);
+
+enum weft_sort_kind { WEFT_SORT_INT = 0, WEFT_SORT_UINT = 1, WEFT_SORT_FLOAT = 2 };
+
+struct weft_sort_options {
+    int kind;       /* enum weft_sort_kind: what the words of x are */
+    int descending; /* 1: from the greatest key to the least */
+};
+
+/* Write the keys x (count), of 32 bits, to y (count) in ascending order. Equal
+ * keys keep their order, ascending or descending. Floats have PyTorch's order:
+ * -0 equals 0, and every NaN is equal to the others and greater than infinity.
+ * sorted_values (count) receives the values (count) in the order of their keys,
+ * or, if values is NULL, the keys' indices in x. Without sorted_values, only
+ * keys are sorted. count is at most 2^31 - 1. Each rung gives the same bits for
+ * each run. Returns WEFT_ENOMEM if it cannot allocate memory: for each key, at
+ * most 12 bytes with values and 8 without. Source: Adinets and Merrill,
+ * Onesweep: A Faster Least Significant Digit Radix Sort for GPUs, 2022. */
+int weft_sort(int rung, int32_t *y, int32_t *sorted_values, const int32_t *x,
+              const int32_t *values, size_t count,
+              const struct weft_sort_options *options, weft_stream stream);
+
 /* Compute y (rows,cols), the softmax of each row of x (rows,cols): exp(x - m) /
  * sum(exp(x - m)) with the row's maximum m. A row becomes NaN if it has a NaN,
  * or if m is an infinity. Each rung gives the same bits for each run.

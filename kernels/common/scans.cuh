@@ -20,6 +20,11 @@ template <class T> static __device__ __forceinline__ T scan_lanes(T value) {
     return value;
 }
 
+/* Return the number of bits of `votes` below the lane's own. */
+static __device__ __forceinline__ unsigned count_below(unsigned votes) {
+    return __popc(votes & ((1u << threadIdx.x % WARP) - 1));
+}
+
 /* Return to each thread the sum over all earlier warps, from the sum of its own
  * warp, which lane 0 has. *total receives the sum over the block. No thread may
  * be using sums_s. */

@@ -39,9 +39,4 @@ static __device__ __forceinline__ size_t find_part(size_t tile) {
     return tile * TILE + threadIdx.x / WARP * (ITEMS * WARP);
 }
 
-/* Return the number of bits of `votes` below the lane's own. */
-static __device__ __forceinline__ unsigned count_below(unsigned votes) {
-    return __popc(votes & ((1u << threadIdx.x % WARP) - 1));
-}
-
 #endif

@@ -78,6 +78,13 @@ int bincount_reference(int64_t *counts, const int32_t *x, size_t count,
 int scan_reference(float *y, const float *x, size_t count, int exclusive,
                    int reverse);
 
+int topk_reference(float *values, int64_t *indices, const float *x, size_t rows,
+                   size_t columns, size_t k);
+
+int sort_reference(int32_t *y, int32_t *sorted_values, const int32_t *x,
+                   const int32_t *values, size_t count,
+                   const struct weft_sort_options *options);
+
 int softmax_reference(float *y, const float *x, int rows, int cols);
 
 int softmax_reference_backward(float *dx, const float *dy, const float *y,

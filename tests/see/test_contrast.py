@@ -24,8 +24,10 @@ from weft.report.costs import CostCell
 from weft.report.html import _warm_colour, highlight_text, write_html
 from weft.see import sketches, view
 from weft.see.pictures.chains import draw_windows, play_chain
+from weft.see.pictures.clouds import play_cloud
 from weft.see.pictures.online import play_online, play_passes
 from weft.see.pictures.owners import draw_owners
+from weft.see.pictures.queues import play_queues
 from weft.see.pictures.rounds import play_tree
 from weft.see.pictures.scans import draw_compaction, play_scans
 from weft.see.pictures.widths import draw_widths
@@ -100,6 +102,8 @@ PICTURES = {
     "chain": lambda: play_chain().svg((2, 0)),
     "look-back": lambda: play_chain(look_back=True).svg((1, 1)),
     "windows": lambda: draw_windows().svg((1,)),
+    "queues": lambda: play_queues(range(32), [0] * 32).svg((2,)),
+    "cloud": lambda: play_cloud({"a": [np.arange(9)]}).svg(),
     "rounds": lambda: play_tree(range(8)).svg((2,)),
     "ruler": lambda: draw_figure(draw_ruler, COUNTED),
     "ruler of another machine": lambda: draw_figure(

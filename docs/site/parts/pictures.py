@@ -129,6 +129,14 @@ CHOICES = {
         "a chained scan in reverse order: four blocks wait, and four cannot begin",
         ("play_chain()",),
     ),
+    "09d": Choice(
+        "512 keys as dots: an unstable last pass leaves four steps of noise",
+        (
+            *("void count_bytes", "def count_with", "void scatter_in_order"),
+            *("def sort_digit", "void scatter_anyhow", "wrong = predict"),
+            "unstable_last, unstable_first",
+        ),
+    ),
     "10": Choice(
         "a pool passes each gradient to the largest pixel of its window",
         ("def windows", "def maxpool_backward", "x_pool = "),

@@ -81,16 +81,21 @@ def _list_simulated(lib: native.Library) -> list[native.Rung]:
 
 
 def count_rung(
-    spec: Op, lib: native.Library, rung: native.Rung, sizes: Mapping[str, int]
+    spec: Op,
+    lib: native.Library,
+    rung: native.Rung,
+    sizes: Mapping[str, int],
+    given: Mapping[str, torch.Tensor] | None = None,
 ) -> dict[str, Any]:
     """Return the row of one rung of a watched library.
 
+    given: by name, inputs in place of random ones; their shapes must have these sizes.
     lanes: the mean number of active threads per request. Requests and atomic updates
     are those of global memory; shared_atomics are updates of shared memory. Barriers
     are those of all blocks. Raises Mismatch if the launch has a fault.
     """
     launcher, drawn = spec.plan.launcher, spec.draw(sizes)
-    inputs = dict(zip(spec.parameters, drawn))
+    inputs = dict(zip(spec.parameters, drawn)) | dict(given or {})
     tensors = {n: x for n, x in inputs.items() if isinstance(x, torch.Tensor)}
     numbers = {**sizes, **{n: x for n, x in inputs.items() if n not in tensors}}
     arrays = {n: WatchedTensor(x, n, True) for n, x in tensors.items()}

@@ -252,10 +252,16 @@ def _measure_error(problem: SizedProblem, call: Callable[[], torch.Tensor]) -> f
     already compared their number and order.
     """
     wide = [t.double() if t.is_floating_point() else t for t in problem.inputs]
-    want, got = problem.torch(*wide), call().double()
+    want, got = (_take_first(y) for y in (problem.torch(*wide), call()))
+    got = got.double()
     if problem.keeps_some:
         want, got = want.sort().values, got[: len(want)].sort().values
     return float((got - want).abs().max() / want.abs().max())
+
+
+def _take_first(y: torch.Tensor | tuple[torch.Tensor, ...]) -> torch.Tensor:
+    """Return the first of several results: the numbers, in front of their places."""
+    return y[0] if isinstance(y, tuple) else y
 
 
 # ---- problems ----------------------------------------------------------------

@@ -110,11 +110,15 @@ def want_one_device(op: str, tensors: dict[str, torch.Tensor | None]) -> None:
         raise ArgumentError(f"{op}: the arrays are on different devices: {places}")
 
 
-def tensor_of(op: str, name: str, array: Array, dtype: torch.dtype) -> torch.Tensor:
-    """Return `array` as a `dtype` tensor that shares its memory, or raise an error."""
-    tensor = as_tensor(op, name, array, dtype)
-    if tensor.dtype != dtype:
-        raise ArgumentError(f"{op}: {name} is {tensor.dtype}, expected {dtype}")
+def tensor_of(op: str, name: str, array: Array, *dtypes: torch.dtype) -> torch.Tensor:
+    """Return `array` as a tensor of one of `dtypes` that shares its memory.
+
+    Raises ArgumentError for any other array.
+    """
+    tensor = as_tensor(op, name, array, dtypes[0])
+    if tensor.dtype not in dtypes:
+        expected = " or ".join(map(str, dtypes))
+        raise ArgumentError(f"{op}: {name} is {tensor.dtype}, expected {expected}")
     want_dense(op, name, tensor)
     if not tensor.is_contiguous():
         raise ArgumentError(

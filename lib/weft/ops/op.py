@@ -84,7 +84,12 @@ class Op:
     both. length: the output that contains the number of valid elements in the first
     output. floor: the bytes that the op must move, if not those of all arrays. drawn:
     like below, for integers that need not be below the size: only random ones are.
-    Random integers without a limit have any value of 0 or more of their type.
+    Random integers without a limit have any value of 0 or more of their type. results:
+    the outputs that the function returns as a tuple if they exist; without them, it
+    returns the first output alone.
+    words: outputs, each with an input of the same dtype. Both are int32_t in weft.h and
+    may be int32, uint32 or float32 (WORDS in plan.py); weft.h's number `kind` is the
+    place of the first input's dtype in WORDS.
     """
 
     def __init__(
@@ -98,6 +103,8 @@ class Op:
         length: str = "",
         floor: Callable[[Mapping[str, int]], float] | None = None,
         drawn: Mapping[str, str] | None = None,
+        results: Sequence[str] = (),
+        words: Mapping[str, str] | None = None,
     ):
         self.name, self.twin = twin.__name__, twin
         texts = shapes.items()
@@ -107,6 +114,7 @@ class Op:
         self.skipped, self.below, self.only = skipped, below or {}, only or {}
         self.extra, self.length, self.floor = extra or {}, length, floor
         self.drawn = {**self.below, **(drawn or {})}
+        self.results, self.words = results, words or {}
         self.omitted = {*self.extra, *self.extra.values()}
         self.parameters = inspect.signature(twin).parameters
         self._plan: tuple[Any, CallPlan | None] = None, None
@@ -157,9 +165,20 @@ class Op:
             if not tensors[i.name].is_inference():
                 torch.autograd.graph.increment_version(tensors[i.name])
             return args[i.at]
-        if LEADING in numbers and plan.result in self.many:
-            y = y.view(*numbers[LEADING], *y.shape[1:])
-        return same_kind(args[0], y)
+        names = self.results or (plan.result,)
+        found = y if isinstance(y, tuple) else (y,)
+        leading = numbers.get(LEADING)
+        parts = [self._unfold(name, one, leading) for name, one in zip(names, found)]
+        parts = [same_kind(args[0], part) for part in parts]
+        return tuple(parts) if isinstance(y, tuple) else parts[0]
+
+    def _unfold(
+        self, name: str, y: torch.Tensor, leading: Sequence[int] | None
+    ) -> torch.Tensor:
+        """Give an output the leading dimensions that bind() has folded into one."""
+        if leading is None or name not in self.many:
+            return y
+        return y.view(*leading, *y.shape[1:])
 
     def _complete(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> list[Any]:
         """Return all arguments in the twin's order, with defaults filled in."""
@@ -258,6 +277,8 @@ class Op:
         dtype = self.plan.launcher.dtypes[name]
         if dtype.is_floating_point:
             return torch.randn(shape, device=device)
+        if name in self.words.values():
+            return torch.randint(-(2**31), 2**31, shape, dtype=dtype, device=device)
         limit = self.drawn.get(name)
         most = numbers[limit] if limit else torch.iinfo(dtype).max + 1
         return torch.randint(most, shape, dtype=dtype, device=device)

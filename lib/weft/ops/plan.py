@@ -44,6 +44,8 @@ _DTYPES = {
     "uint8_t": torch.uint8,
 }
 _CTYPES = {dtype: f"{name} *" for name, dtype in _DTYPES.items()}
+# The dtypes of words, in the order of weft.h's numbers `kind`.
+WORDS = torch.int32, torch.uint32, torch.float32
 _KINDS = {
     "output": rf"({'|'.join(_DTYPES)}) \*(\w+)",
     "input": rf"const ({'|'.join(_DTYPES)}) \*(\w+)",
@@ -71,10 +73,13 @@ class OpLauncher:
         return [native.pointer(tensors.get(n), ctype) for n, ctype in self.casts]
 
     def values(self, given: Mapping[str, Any]) -> list[Any]:
-        """Return the next arguments: numbers, and options (NULL if all are 0)."""
+        """Return the next arguments: numbers, and options (NULL if all are 0).
+
+        An option that is not given is 0.
+        """
         found = [given[name] for name in self.numbers]
         if self.options:
-            fields = [given[name] for name in self.fields]
+            fields = [given.get(name, 0) for name in self.fields]
             struct = f"struct {self.options} *"
             found.append(native.ffi.new(struct, fields) if any(fields) else native.NULL)
         return found
@@ -213,6 +218,7 @@ class CallPlan:
         """Return weft.h's name for the element count of an array of any shape."""
         given = {dim for i in self.inputs for dim in i.dims}
         given |= {name for *_, names in self.options for name in names}
+        given |= {"kind"} if self.op.words else set()
         left = [name for name in self.kinds if name not in given]
         if len(left) > (ANY[0] in given):
             raise ArgumentError(
@@ -263,7 +269,8 @@ class CallPlan:
             if array is None and i.optional:
                 tensors[i.name] = None
                 continue
-            tensor = tensors[i.name] = tensor_of(self.name, i.name, array, i.dtype)
+            dtypes = WORDS if i.name in self.op.words.values() else (i.dtype,)
+            tensor = tensors[i.name] = tensor_of(self.name, i.name, array, *dtypes)
             where = tensor.get_device()
             if device is None:
                 device = where
@@ -287,6 +294,8 @@ class CallPlan:
                     self._refuse(i, tensors, numbers)
             if len(i.known) < len(i.dims):
                 numbers.update(zip(i.dims, shape))
+        if self.op.words:
+            numbers["kind"] = WORDS.index(tensors[self.inputs[0].name].dtype)
         for at, what, names in self.options:
             for name, value in zip(names, _spread_values(what, names, args[at])):
                 numbers[name] = number_of(what, value, self.kinds[name])
@@ -335,30 +344,37 @@ class CallPlan:
 
     def forward(
         self, rung: str | None, tensors: Tensors, numbers: Mapping[str, Any]
-    ) -> torch.Tensor:
+    ) -> torch.Tensor | tuple[torch.Tensor, ...]:
         """Launch the op, add its outputs to `tensors`, and return the first output.
 
-        If another output gives its length, the result is cut to that length.
+        If another output gives its length, the result is cut to that length. An op with
+        several results returns those that exist.
         """
         y = self.forward_whole(rung, tensors, numbers)
-        return y[: tensors[self.op.length].item()] if self.op.length else y
+        if self.op.length:
+            return y[: tensors[self.op.length].item()]
+        results = [tensors.get(name) for name in self.op.results]
+        there = tuple(array for array in results if array is not None)
+        return there if len(there) > 1 else y
 
     def forward_whole(
         self, rung: str | None, tensors: Tensors, numbers: Mapping[str, Any]
     ) -> torch.Tensor:
-        """Do the same, but return the first output's memory of all possible elements.
+        """Launch the op, add its outputs to `tensors`, and return the whole first one.
 
-        So the host need not wait for the length.
+        So the host need not wait for a length.
         """
         first = tensors[self.inputs[0].name]
         for out in self.outputs:
             if tensors.get(self.op.extra.get(out.name, self.names[0])) is None:
                 continue
+            words = self.op.words.get(out.name)
+            dtype = tensors[words].dtype if words else out.dtype
             if out.like:
-                made = torch.empty_like(tensors[out.like], dtype=out.dtype)
+                made = torch.empty_like(tensors[out.like], dtype=dtype)
             else:
                 shape = out.extents(self.name, numbers)
-                made = make_empty(self.name, first, *shape, dtype=out.dtype)
+                made = make_empty(self.name, first, *shape, dtype=dtype)
             tensors[out.name] = made
         args = self.launcher.pointers(tensors)
         args += self.launcher.values(numbers)

@@ -24,7 +24,7 @@ puzzles, and each is one of its attributes.
     cloth                 the cloth that is shown for a solved puzzle
     example               a puzzle that shows how puzzles work
     threads, grids, tiles, counting, sums, memory,        the puzzles
-    execution, bandwidth, rows, scan
+    execution, bandwidth, rows, scan, sort
 """
 
 from __future__ import annotations

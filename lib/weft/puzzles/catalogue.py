@@ -79,6 +79,7 @@ GROUPS = {
     "bandwidth": ("wide_loads", "last_block", "same_bits"),
     "rows": ("merge_softmax", "warp_a_row", "top_two"),
     "scan": ("stable_compaction", "the_hang", "segmented_scan"),
+    "sort": ("aggregated_atomics", "stable_partition", "order_of_floats"),
 }
 
 # The lesson that teaches what a group requires, and contains its puzzles.
@@ -93,6 +94,7 @@ LESSONS = {
     "bandwidth": "09a_bytes.ipynb",
     "rows": "09b_rows.ipynb",
     "scan": "09c_scan.ipynb",
+    "sort": "09d_sort.ipynb",
 }
 
 

@@ -1,4 +1,4 @@
-"""Functions of lessons 09a to 09c: rungs of bytes, counted and timed over their floor.
+"""Functions of lessons 09a to 09d: rungs of bytes, counted and timed over their floor.
 
     rows = count_rungs("transpose", ["naive", "tiled"], 256)
     draw_ruler(rows)                                    a bar over the floor per rung
@@ -18,7 +18,10 @@ __all__ = make_lazy(
     __name__,
     {
         "own_rung": ("OwnRung", "copy_rung"),
-        "ruler": ("count_rungs", "draw_ruler", "list_gpu_rungs", "time_ops"),
+        "ruler": (
+            *("count_histograms", "count_rungs", "draw_ruler"),
+            *("list_gpu_rungs", "time_ops"),
+        ),
         "sums": ("draw_sums", "time_scans"),
     },
 )

@@ -1,12 +1,15 @@
 """Draw the ruler of lesson 09a: bytes or times, divided by those of the floor.
 
+    draw_ruler(count_rungs("scan", ["chained"], 2**14))    a bar for each rung
+    count_histograms(["shared"], {"noise": noise})         rungs and bytes of your own
+
 The floor of an op is its bytes, each input read once and each output written once. The
 floor of its time is that number, divided by the rate of this machine's fastest copy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +23,9 @@ from ...benchmarks import counted
 from ...benchmarks import ops as bench_ops
 from ...benchmarks import transpose as bench_transpose
 from ...benchmarks.plot_bodies import load_elsewhere
+from ...ops.cases import cases_file
+from ...ops.check import require
+from ...see.inspect import load_watched_library
 from ...see.view import figure
 from ...timing import hide_times
 from ...timing.results import Row
@@ -29,6 +35,7 @@ from ...toolchain import native
 COLOURS = {"copy": READ, "transpose": WRITTEN, "reduce": SHARED}
 COLOURS |= {"softmax": WRITTEN, "layernorm": SHARED, "rmsnorm": SHARED}
 COLOURS |= {"scan": WRITTEN, "compact": SHARED}
+COLOURS |= {"histogram": READ, "sort": WRITTEN, "topk": SHARED}
 GPU_SIDE = 8192  # side of the matrices on a GPU
 LONGEST = 100  # bars up to this multiple of the floor are drawn whole
 SECONDS = 0.4  # time limit of a measurement
@@ -43,6 +50,29 @@ def count_rungs(op: str, rungs: Sequence[str], size: int) -> list[Row]:
     """
     rows = {row["rung"]: row for row in counted.rows(op, [size], rungs)}
     return [rows[name] for name in rungs]
+
+
+def count_histograms(rungs: Sequence[str], data: Mapping[str, np.ndarray]) -> list[Row]:
+    """Count the traffic of the histogram's rungs for given bytes, without a GPU.
+
+    data: by name, bytes (n), uint8, not empty. Each row also has data, the name, and
+    conflicts, the bank conflicts per byte. Raises ArgumentError for other arrays.
+    """
+    spec, lib = cases_file("histogram").OP, native.library("histogram", "cpu")
+    watched, rows = load_watched_library("histogram"), []
+    for rung in map(lib.rung, rungs):
+        require(lib, rung)
+        for name, x in data.items():
+            if x.dtype != np.uint8 or x.ndim != 1 or not x.size:
+                raise ArgumentError(
+                    f"count_histograms: {name} is {x.dtype} {x.shape}, not uint8 (n)"
+                )
+            given, sizes = {"x": torch.from_numpy(x.copy())}, {"count": x.size}
+            row = counted.count_rung(spec, watched, rung, sizes, given)
+            rows.append(
+                row | {"data": name, "conflicts": row["bank_conflicts"] / x.size}
+            )
+    return rows
 
 
 def time_ops(side: int) -> list[Row]:

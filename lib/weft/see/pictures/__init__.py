@@ -14,5 +14,6 @@ widths               one warp's requests, with a slider for the width of a load
 online, owners       passes over a row, and who reads it, with sliders
 rounds               rounds in which places take numbers from others: trees, scans
 scans, chains        where kept numbers go; scans of a block, and of waiting blocks
+queues, clouds       lanes that update the same bin; keys over the passes of a sort
 foot                 the part below a picture: findings, counts, legend
 """

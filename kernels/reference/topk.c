@@ -1,0 +1,326 @@
+/* topk.c -- the k largest numbers of each row in plain C.
+ *
+ * A thread compares vectors with a threshold, and copies the few numbers above
+ * it to a buffer. A full buffer is pruned to its k best entries, the least of
+ * which is the next threshold. The first threshold is a floor from a sample:
+ * the k-th largest of the maxima of many groups. At least k numbers reach it,
+ * so a row in ascending order costs no more than one in random order. Threads
+ * take a row each or, if there are few rows, a share of a row each. Entries of
+ * a row differ (topk.cuh), so the result does not depend on the shares. */
+#include <float.h>
+#include <math.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reference.h"
+#include "simd.h"
+
+enum {
+    SPARE = 256,       // entries of a buffer, at least, beyond the k best
+    VECTORS = 4,       // that are compared before a branch
+    MAXIMA = 256,      // vectors of maxima that find_floor() keeps, at most
+    PIECE = 1 << 20,   // numbers between interrupt checks
+    SHORT = 1 << 12,   // numbers of a row that are all in the sample
+    SHARED = 1 << 16,  // numbers from which threads share a row
+    LONE = 1 << 14     // numbers of all rows from which threads are used
+};
+
+/* As in topk.cuh: a larger number, or an equal one in a lower column, has a
+ * larger entry. */
+typedef uint64_t entry;
+
+static entry make_entry(float x, size_t column) {
+    const float sum = x + 0.0f; // -0 + 0 is 0
+    uint32_t bits;
+    memcpy(&bits, &sum, sizeof bits);
+    bits = bits >> 31 ? ~bits : bits | 0x80000000u;
+    if (x != x) bits = 0xffffffffu;
+    return (entry)bits << 32 | (uint32_t)~(uint32_t)column;
+}
+
+static size_t find_column(entry e) { return (uint32_t)~(uint32_t)e; }
+
+/* ---- order of entries ---------------------------------------------------- */
+
+static void swap(entry *a, entry *b) {
+    const entry saved = *a;
+    *a = *b;
+    *b = saved;
+}
+
+/* Return one of `count` entries that is rarely among the largest or smallest:
+ * the middle one of three, whose places depend on *seed. */
+static entry choose_pivot(const entry *e, size_t count, uint64_t *seed) {
+    entry three[3];
+    for (int i = 0; i < 3; i++) {
+        *seed = *seed * 6364136223846793005u + 1442695040888963407u;
+        three[i] = e[(*seed >> 33) % count];
+    }
+    if (three[0] < three[1]) swap(three, three + 1);
+    if (three[1] < three[2]) swap(three + 1, three + 2);
+    return three[0] < three[1] ? three[0] : three[1];
+}
+
+/* Move entries that are at least one of them, the pivot, before all others.
+ * Return their number, which is at least 1. */
+static size_t split(entry *e, size_t count, uint64_t *seed) {
+    const entry pivot = choose_pivot(e, count, seed);
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++) {
+        const entry own = e[i];
+        e[i] = e[kept];
+        e[kept] = own;
+        kept += own >= pivot;
+    }
+    return kept;
+}
+
+/* Sort a few entries, the largest first. */
+static void insert_all(entry *e, size_t count) {
+    for (size_t i = 1; i < count; i++) {
+        const entry own = e[i];
+        size_t at = i;
+        for (; at > 0 && e[at - 1] < own; at--) e[at] = e[at - 1];
+        e[at] = own;
+    }
+}
+
+/* Move the k largest of `count` entries, of which no two are equal, to the
+ * front. e[k - 1] becomes the least of them. */
+static void select_best(entry *e, size_t count, size_t k) {
+    uint64_t seed = count;
+    while (count > 32) {
+        const size_t kept = split(e, count, &seed);
+        if (kept < k) {
+            e += kept, count -= kept, k -= kept;
+        } else if (kept == count) { // the pivot is the least entry
+            size_t least = 0;
+            for (size_t i = 1; i < count; i++)
+                if (e[i] < e[least]) least = i;
+            swap(e + least, e + count - 1);
+            if (k == count--) return;
+        } else {
+            count = kept;
+        }
+    }
+    insert_all(e, count);
+}
+
+/* Sort entries of which no two are equal, the largest first. */
+static void sort_entries(entry *e, size_t count) {
+    while (count > 32) {
+        const size_t half = count / 2;
+        select_best(e, count, half);
+        sort_entries(e, half);
+        e += half, count -= half;
+    }
+    insert_all(e, count);
+}
+
+/* ---- a floor ------------------------------------------------------------- */
+
+/* Return a number that at least k numbers of the row reach, or -infinity. */
+static float find_floor(const float *x, size_t columns, size_t k) {
+    vfloat most[MAXIMA];
+    size_t groups = 1; // vectors of maxima; a lane is a group
+    while (groups * VLEN < 2 * k) groups *= 2;
+    if (groups > MAXIMA || columns < 2 * groups * VLEN) return -INFINITY;
+    // Equal costs for numbers in the sample and for numbers that reach the
+    // floor, about k times columns over the length of the sample.
+    size_t step = 1;
+    if (columns > SHORT)
+        while (step * step * k * VLEN < columns) step *= 2;
+    const size_t all = columns / VLEN / step / groups * groups;
+    if (all == 0) return -INFINITY;
+    for (size_t g = 0; g < groups; g++) most[g] = vsplat(-INFINITY);
+    for (size_t i = 0; i < all; i += groups)
+        for (size_t g = 0; g < groups; g++) {
+            const vfloat v = vload(x + (i + g) * step * VLEN);
+            most[g] = vselect(v > most[g], v, most[g]);
+        }
+    entry maxima[MAXIMA * VLEN];
+    for (size_t i = 0; i < groups * VLEN; i++)
+        maxima[i] = make_entry(most[i / VLEN][i % VLEN], i);
+    select_best(maxima, groups * VLEN, k);
+    const size_t at = find_column(maxima[k - 1]);
+    return most[at / VLEN][at % VLEN];
+}
+
+/* ---- the best of a share ------------------------------------------------- */
+
+/* The best entries of a share of a row so far. */
+struct best {
+    entry *entries;
+    size_t count, room, k;
+    /* A number is a candidate unless it is at most this threshold, which is NaN
+     * if all are. NaN is a candidate. */
+    float threshold;
+    int full; // the k best are NaN: no later number is better
+};
+
+/* Return a threshold that `floor` and all larger numbers exceed. */
+static float step_below(float floor) {
+    if (floor == -INFINITY) return NAN;
+    // Also a processor that takes small numbers as 0 finds these larger.
+    if (fabsf(floor) < 2 * FLT_MIN) return -3 * FLT_MIN;
+    return nextafterf(floor, -INFINITY);
+}
+
+static void prune(struct best *b, const float *x) {
+    if (b->count < b->k) return;
+    select_best(b->entries, b->count, b->k);
+    b->count = b->k;
+    b->threshold = x[find_column(b->entries[b->k - 1])];
+    b->full = b->threshold != b->threshold;
+}
+
+/* Append a candidate. The buffer then has room for another one. */
+static void append(struct best *b, const float *x, size_t column) {
+    b->entries[b->count++] = make_entry(x[column], column);
+    if (b->count == b->room) prune(b, x);
+}
+
+/* Return for each lane whether it exceeds the threshold or is NaN: -1 or 0. */
+SIMD_INLINE vint find_candidates(vfloat v, float threshold) {
+    return ~(vint)(v <= vsplat(threshold));
+}
+
+SIMD_INLINE int any_lane(vint v) {
+#if defined(__AVX512F__)
+    return _mm512_test_epi32_mask((__m512i)v, (__m512i)v) != 0;
+#elif defined(__AVX__)
+    return !_mm256_testz_si256((__m256i)v, (__m256i)v);
+#else
+    int any = 0;
+    for (int i = 0; i < VLEN; i++) any |= v[i];
+    return any;
+#endif
+}
+
+/* Append the candidates among columns `first` to `end`. A candidate may raise
+ * the threshold for those behind it, so each is compared again. */
+static void append_some(struct best *b, const float *x, size_t first,
+                        size_t end) {
+    for (size_t i = first; i < end && !b->full; i++)
+        if (!(x[i] <= b->threshold)) append(b, x, i);
+}
+
+/* Append the candidates among columns `first` to `end`. */
+static void append_all(struct best *b, const float *x, size_t first,
+                       size_t end) {
+    size_t i = first;
+    for (; i + VECTORS * VLEN <= end && !b->full; i += VECTORS * VLEN) {
+        vint any = {0};
+        for (int j = 0; j < VECTORS; j++)
+            any |= find_candidates(vload(x + i + j * VLEN), b->threshold);
+        if (!any_lane(any)) continue;
+        for (int j = 0; j < VECTORS; j++) {
+            const size_t at = i + (size_t)j * VLEN;
+            if (any_lane(find_candidates(vload(x + at), b->threshold)))
+                append_some(b, x, at, at + VLEN);
+        }
+    }
+    append_some(b, x, i, end);
+}
+
+/* Write the k best entries in order. */
+static void write_best(float *values, int64_t *indices, struct best *b,
+                       const float *x) {
+    select_best(b->entries, b->count, b->k);
+    sort_entries(b->entries, b->k);
+    for (size_t i = 0; i < b->k; i++) {
+        const size_t column = find_column(b->entries[i]);
+        values[i] = x[column];
+        indices[i] = (int64_t)column;
+    }
+}
+
+static void begin_row(struct best *b, float floor) {
+    b->count = 0;
+    b->full = 0;
+    b->threshold = step_below(floor);
+}
+
+/* ---- rows ---------------------------------------------------------------- */
+
+/* The arguments of topk_reference(). */
+struct call {
+    float *values;
+    int64_t *indices;
+    const float *x;
+    size_t rows, columns, k;
+};
+
+static struct best make_best(entry *entries, size_t room, size_t k) {
+    const struct best b = {entries, 0, room, k, NAN, 0};
+    return b;
+}
+
+/* A thread handles whole rows. entries: `room` for each thread. */
+static void select_rows(const struct call *c, entry *entries, size_t room) {
+#pragma omp parallel if (c->rows > 1 && c->columns >= LONE / c->rows)
+    {
+        const size_t thread = (size_t)omp_get_thread_num();
+        struct best b = make_best(entries + thread * room, room, c->k);
+#pragma omp for schedule(static)
+        for (size_t row = 0; row < c->rows; row++) {
+            if (weft_interrupted()) continue;
+            const float *x = c->x + row * c->columns;
+            begin_row(&b, find_floor(x, c->columns, c->k));
+            append_all(&b, x, 0, c->columns);
+            write_best(c->values + row * c->k, c->indices + row * c->k, &b, x);
+        }
+    }
+}
+
+/* All threads share each row. One of them joins their best entries. */
+static void select_shares(const struct call *c, entry *entries, size_t room) {
+    for (size_t row = 0; row < c->rows && !weft_interrupted(); row++) {
+        const float *x = c->x + row * c->columns;
+        const float floor = find_floor(x, c->columns, c->k);
+        struct best all = make_best(entries, room, c->k);
+#pragma omp parallel
+        {
+            const size_t thread = (size_t)omp_get_thread_num();
+            const size_t threads = (size_t)omp_get_num_threads();
+            const size_t first = c->columns / threads * thread;
+            const size_t end = thread + 1 < threads
+                                   ? c->columns / threads * (thread + 1)
+                                   : c->columns;
+            struct best b = make_best(entries + thread * room, room, c->k);
+            begin_row(&b, floor);
+            for (size_t i = first; i < end && !weft_interrupted(); i += PIECE)
+                append_all(&b, x, i, end - i < PIECE ? end : i + PIECE);
+            prune(&b, x);
+#pragma omp barrier
+#pragma omp for ordered schedule(static, 1)
+            for (size_t t = 0; t < threads; t++)
+#pragma omp ordered
+                {
+                    memmove(entries + all.count, b.entries,
+                            b.count * sizeof(entry));
+                    all.count += b.count;
+                }
+        }
+        write_best(c->values + row * c->k, c->indices + row * c->k, &all, x);
+    }
+}
+
+int topk_reference(float *values, int64_t *indices, const float *x, size_t rows,
+                   size_t columns, size_t k) {
+    const struct call c = {values, indices, x, rows, columns, k};
+    const size_t threads = (size_t)omp_get_max_threads();
+    const size_t room = k + (k > SPARE ? k : SPARE);
+    const size_t bytes = threads * room * sizeof(entry);
+    entry *entries = malloc(bytes);
+    if (!entries)
+        return weft_fail(WEFT_ENOMEM, "topk: out of memory: %zu bytes", bytes);
+    if (rows < threads && columns >= SHARED)
+        select_shares(&c, entries, room);
+    else
+        select_rows(&c, entries, room);
+    free(entries);
+    if (weft_interrupted()) return weft_fail(WEFT_EINTR, "topk: Ctrl-C");
+    return WEFT_OK;
+}

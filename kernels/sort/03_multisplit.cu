@@ -1,0 +1,57 @@
+/* 03_multisplit.cu -- sort, rung 3: a tile is ordered in shared memory first.
+ *
+ * Before:     lanes of rung 2 write to places far apart, and eight passes read
+ *             and write all keys.
+ * Idea:       digits of 8 bits, so four passes. A warp finds the lanes that
+ *             have equal digits with one instruction (tile.cuh). The block
+ *             orders its tile in shared memory. Then keys of one digit are
+ *             neighbours there and in the output.
+ * Prediction: half of the passes, and a few sectors per write of a warp. A pass
+ *             still reads the keys twice: at least 48 bytes for each key.
+ * Limit:      the second reading. Rung 4 counts all digits in one reading. */
+#include "tile.cuh"
+
+static __global__ void count_bytes(unsigned *counts, sort_pass p) {
+    __shared__ unsigned counts_s[RADIX];
+    counts_s[threadIdx.x] = 0;
+    __syncthreads(); // all counts are 0
+    for (int j = 0; j < ITEMS; j++) {
+        const size_t i = tile_keys::find(blockIdx.x, j);
+        if (i < p.count) atomicAdd(&counts_s[p.find_digit<BITS>(p.x[i])], 1u);
+    }
+    __syncthreads(); // all keys of the tile are counted
+    counts[threadIdx.x * gridDim.x + blockIdx.x] = counts_s[threadIdx.x];
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    scatter_bytes(sort_pass p, const unsigned *firsts) {
+    __shared__ tile_room r_s;
+    const unsigned tile = blockIdx.x;
+    tile_keys k;
+    k.load(p, tile);
+    k.rank(p, tile, &r_s);
+    __syncthreads(); // all warps have counted
+    unsigned total;
+    const unsigned first = place_digits(&r_s, &total);
+    r_s.places[threadIdx.x] = firsts[threadIdx.x * gridDim.x + tile] - first;
+    __syncthreads(); // all places are stored
+    k.gather(p, tile, &r_s);
+    __syncthreads(); // the tile is in order
+    k.scatter(p, tile, &r_s);
+}
+
+int sort_multisplit(const struct sorting *s) {
+    const unsigned tiles = count_tiles(s->count);
+    sort_memory m(s);
+    WEFT_TRY(m.claim(s, (size_t)RADIX * tiles + RADIX));
+    unsigned *const totals = m.rest, *const counts = m.rest + RADIX;
+    for (unsigned p = 0; p < PASSES; p++) {
+        const sort_pass pass = find_pass(s, m, p, BITS);
+        count_bytes<<<tiles, THREADS, 0, s->stream>>>(counts, pass);
+        WEFT_LAUNCHED(count_bytes);
+        WEFT_TRY(scan_counts(counts, totals, RADIX, tiles, s->stream));
+        scatter_bytes<<<tiles, THREADS, 0, s->stream>>>(pass, counts);
+        WEFT_LAUNCHED(scatter_bytes);
+    }
+    return WEFT_OK;
+}

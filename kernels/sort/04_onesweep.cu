@@ -1,0 +1,136 @@
+/* 04_onesweep.cu -- sort, rung 4: count all digits once, then read once a pass.
+ *
+ * Before:     each pass of rung 3 reads the keys twice: to count, and to write.
+ * Idea:       how many keys have a digit does not depend on their order, so one
+ *             kernel counts all four digits. In a pass, a tile publishes its
+ *             counts of the 256 digits, and thread d adds the counts of digit d
+ *             of the tiles before it, until it finds a tile that has published
+ *             the sum of all (Adinets and Merrill, 2022).
+ * Prediction: 4 bytes for each key to count, and four times 4 read and 4
+ *             written: 36. A run of keys with one digit begins and ends within
+ *             a sector, which another tile also writes: with 8192 keys of a
+ *             tile for 256 digits, about a fifth more sectors written.
+ * Limit:      36 bytes for each key, and what a tile publishes: 2 KiB for 64
+ *             that it moves. */
+#include "tile.cuh"
+
+/* What a tile has published about a digit, in 32 bits: with 64, as in
+ * common/look_back.cuh, the states would be twice the traffic. 0: nothing. From
+ * 1 on: its own count + 1. With the highest bit: the digit's place behind the
+ * tile, which includes the keys with smaller digits. */
+enum : unsigned { PLACE = 0x80000000u };
+
+struct digit_states {
+    unsigned *words;  // (tiles, RADIX), 0 before the launch
+    unsigned *ticket; // the next tile, 0 before the launch
+
+    /* Return the tile of the calling block, as chain::take_tile() does. */
+    __device__ __forceinline__ unsigned take_tile(unsigned *tile_s) const {
+        if (threadIdx.x == 0) *tile_s = atomicAdd(ticket, 1u);
+        __syncthreads(); // the tile is stored
+        return *tile_s;
+    }
+    __device__ __forceinline__ void publish(unsigned tile, unsigned digit,
+                                            unsigned word) const {
+        *(volatile unsigned *)&words[tile * RADIX + digit] = word;
+    }
+    __device__ __forceinline__ unsigned wait(unsigned tile,
+                                             unsigned digit) const {
+        const volatile unsigned *const at = &words[tile * RADIX + digit];
+        unsigned word = *(const volatile unsigned *)at;
+        while (!word) {
+            __nanosleep(50);
+            word = *(const volatile unsigned *)at;
+        }
+        return word;
+    }
+    /* Return the place of the first key of `tile`, which is not the first one,
+     * with a digit. */
+    __device__ __forceinline__ unsigned look_back(unsigned tile,
+                                                  unsigned digit) const {
+        unsigned sum = 0;
+        for (;;) {
+            const unsigned word = wait(--tile, digit);
+            if (word & PLACE) return sum + (word & ~PLACE);
+            sum += word - 1;
+        }
+    }
+};
+
+/* Add the counts of the four digits of PORTION tiles to counts (PASSES, RADIX).
+ */
+enum { PORTION = 2 };
+
+static __global__ void count_digits(unsigned *counts, sort_pass p) {
+    __shared__ unsigned counts_s[PASSES][RADIX];
+    for (int d = 0; d < PASSES; d++) counts_s[d][threadIdx.x] = 0;
+    __syncthreads(); // all counts are 0
+    const size_t first = (size_t)blockIdx.x * (PORTION * TILE) + threadIdx.x;
+    for (int j = 0; j < PORTION * ITEMS; j++) {
+        const size_t i = first + j * THREADS;
+        if (i >= p.count) break;
+        const unsigned rank = rank_key(p.x[i], p.order);
+#pragma unroll
+        for (int d = 0; d < PASSES; d++)
+            atomicAdd(&counts_s[d][rank >> d * BITS & (RADIX - 1)], 1u);
+    }
+    __syncthreads(); // all keys are counted
+    for (int d = 0; d < PASSES; d++)
+        if (const unsigned own = counts_s[d][threadIdx.x])
+            atomicAdd(&counts[d * RADIX + threadIdx.x], own);
+}
+
+/* Return, to thread d, the place of the tile's first key with digit d, and
+ * publish the place behind its last one. counts (RADIX): of all keys. */
+static __device__ __forceinline__ unsigned
+find_places(const digit_states &states, const unsigned *counts, unsigned tile,
+            unsigned total, tile_room *r_s) {
+    const unsigned digit = threadIdx.x;
+    const bool publishes = tile + 1 < gridDim.x; // nobody reads the last one
+    if (publishes && tile > 0) states.publish(tile, digit, total + 1);
+    const unsigned place = tile == 0
+                               ? add_earlier_threads(counts[digit], r_s->sums)
+                               : states.look_back(tile, digit);
+    if (publishes) states.publish(tile, digit, PLACE | (place + total));
+    return place;
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    sweep(sort_pass p, digit_states states, const unsigned *counts) {
+    __shared__ tile_room r_s;
+    const unsigned tile = states.take_tile(&r_s.tile);
+    tile_keys k;
+    k.load(p, tile);
+    k.rank(p, tile, &r_s);
+    __syncthreads(); // all warps have counted
+    unsigned total;
+    const unsigned first = place_digits(&r_s, &total);
+    __syncthreads(); // all places in the tile are stored
+    k.gather(p, tile, &r_s);
+    const unsigned place = find_places(states, counts, tile, total, &r_s);
+    r_s.places[threadIdx.x] = place - first;
+    __syncthreads(); // the tile is in order, and all places are stored
+    k.scatter(p, tile, &r_s);
+}
+
+int sort_onesweep(const struct sorting *s) {
+    const unsigned tiles = count_tiles(s->count);
+    const size_t states = (size_t)tiles * RADIX; // of a pass
+    const size_t words = PASSES * (RADIX + states) + PASSES;
+    sort_memory m(s);
+    WEFT_TRY(m.claim(s, words));
+    WEFT_CUDA_TRY(
+        cudaMemsetAsync(m.rest, 0, words * sizeof(unsigned), s->stream));
+    unsigned *const counts = m.rest;
+    count_digits<<<CEIL_DIV(tiles, (unsigned)PORTION), THREADS, 0, s->stream>>>(
+        counts, find_pass(s, m, 0, BITS));
+    WEFT_LAUNCHED(count_digits);
+    for (unsigned p = 0; p < PASSES; p++) {
+        unsigned *const first = counts + PASSES * RADIX + p * states;
+        const digit_states d = {first, m.rest + (words - PASSES + p)};
+        sweep<<<tiles, THREADS, 0, s->stream>>>(find_pass(s, m, p, BITS), d,
+                                                counts + p * RADIX);
+        WEFT_LAUNCHED(sweep);
+    }
+    return WEFT_OK;
+}

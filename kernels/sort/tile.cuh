@@ -1,0 +1,130 @@
+/* tile.cuh -- how a block orders a tile by one digit: the rungs 3 and 4.
+ *
+ * A warp handles ITEMS rows of 32 neighbouring keys, row after row. The lanes
+ * whose keys have the same digit find each other with __match_any_sync(). A
+ * key's place among the warp's keys with its digit is the number of those in
+ * earlier rows, which the warp counts in shared memory, and in lower lanes.
+ * Sums over the warps and over the digits complete the place in the tile.
+ * Thread d also handles digit d, since a block has as many threads as a digit
+ * has values. Source: Adinets and Merrill, Onesweep: A Faster Least Significant
+ * Digit Radix Sort for GPUs, 2022. */
+#ifndef WEFT_SORT_TILE_CUH
+#define WEFT_SORT_TILE_CUH
+#include "sort.cuh"
+
+enum { BITS = 8, RADIX = 1 << BITS, PASSES = 32 / BITS };
+enum { ITEMS = 32, TILE = ITEMS * THREADS }; // ITEMS: keys of a thread
+static_assert(RADIX == THREADS, "a thread per digit");
+
+/* The shared memory of a block that orders a tile. */
+struct tile_room {
+    unsigned words[TILE];          // the tile's keys, later its values
+    unsigned counts[WARPS][RADIX]; // of the warps' digits, later their places
+    unsigned places[RADIX]; // of a digit: distance from the tile to the output
+    unsigned sums[WARPS], tile;
+};
+
+/* Return the number of tiles. */
+static inline unsigned count_tiles(unsigned count) {
+    return CEIL_DIV(count, (unsigned)TILE);
+}
+
+/* A thread's keys, and their places in the tile. */
+struct tile_keys {
+    unsigned key[ITEMS], place[ITEMS];
+
+    /* Return the index of the thread's key j. */
+    static __device__ __forceinline__ size_t find(unsigned tile, int j) {
+        const unsigned warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+        return (size_t)tile * TILE + (warp * ITEMS + j) * WARP + lane;
+    }
+    __device__ __forceinline__ void load(const sort_pass &p, unsigned tile) {
+#pragma unroll
+        for (int j = 0; j < ITEMS; j++) {
+            const size_t i = find(tile, j);
+            key[j] = i < p.count ? p.x[i] : 0;
+        }
+    }
+    /* Return the digit of key j. Those behind the end come last in the tile. */
+    __device__ __forceinline__ unsigned
+    find_digit(const sort_pass &p, unsigned tile, int j) const {
+        const unsigned digit = p.find_digit<BITS>(key[j]);
+        return find(tile, j) < p.count ? digit : RADIX - 1;
+    }
+    /* Find each key's place among the warp's keys with its digit, and count the
+     * warp's digits. */
+    __device__ __forceinline__ void rank(const sort_pass &p, unsigned tile,
+                                         tile_room *r_s) {
+        unsigned *const counts_s = r_s->counts[threadIdx.x / WARP];
+        for (unsigned d = threadIdx.x % WARP; d < RADIX; d += WARP)
+            counts_s[d] = 0;
+        __syncwarp(); // all counts are 0
+#pragma unroll
+        for (int j = 0; j < ITEMS; j++) {
+            const unsigned digit = find_digit(p, tile, j);
+            const unsigned peers = __match_any_sync(0xffffffff, digit);
+            const unsigned lower = count_below(peers);
+            place[j] = counts_s[digit] + lower;
+            __syncwarp(); // all lanes have read the counts
+            if (lower == 0) counts_s[digit] += __popc(peers);
+            __syncwarp(); // the row is counted
+        }
+    }
+    /* Order the tile's keys in r_s->words; a barrier must follow. */
+    __device__ __forceinline__ void gather(const sort_pass &p, unsigned tile,
+                                           tile_room *r_s) {
+        const unsigned *const firsts_s = r_s->counts[threadIdx.x / WARP];
+#pragma unroll
+        for (int j = 0; j < ITEMS; j++) {
+            place[j] += firsts_s[find_digit(p, tile, j)];
+            r_s->words[place[j]] = key[j];
+        }
+    }
+    /* Write the tile's keys, and their values, to their places in the output.
+     * Neighbours in shared memory mostly are neighbours in the output, too. */
+    __device__ __forceinline__ void scatter(const sort_pass &p, unsigned tile,
+                                            tile_room *r_s) const {
+        const unsigned valid = p.count - tile * TILE; // may exceed TILE
+        unsigned to[ITEMS];
+#pragma unroll
+        for (int j = 0; j < ITEMS; j++) {
+            const unsigned i = j * THREADS + threadIdx.x;
+            const unsigned moved = r_s->words[i];
+            to[j] = r_s->places[p.find_digit<BITS>(moved)] + i;
+            if (i < valid) p.y[to[j]] = moved;
+        }
+        if (!p.sorted_values) return;
+        __syncthreads(); // all keys have been read
+#pragma unroll
+        for (int j = 0; j < ITEMS; j++)
+            r_s->words[place[j]] = p.load_value(find(tile, j));
+        __syncthreads(); // the values are in order
+#pragma unroll
+        for (int j = 0; j < ITEMS; j++) {
+            const unsigned i = j * THREADS + threadIdx.x;
+            if (i < valid) p.sorted_values[to[j]] = r_s->words[i];
+        }
+    }
+};
+
+/* Turn the warps' counts into places in the tile. Return, to thread d, the
+ * place of the first key with digit d, and in *total the number of such keys.
+ * All warps have counted before a barrier. */
+static __device__ __forceinline__ unsigned place_digits(tile_room *r_s,
+                                                        unsigned *total) {
+    unsigned sum = 0;
+#pragma unroll
+    for (unsigned w = 0; w < WARPS; w++) {
+        const unsigned own = r_s->counts[w][threadIdx.x];
+        r_s->counts[w][threadIdx.x] = sum;
+        sum += own;
+    }
+    const unsigned first = add_earlier_threads(sum, r_s->sums);
+#pragma unroll
+    for (unsigned w = 0; w < WARPS; w++)
+        r_s->counts[w][threadIdx.x] += first;
+    *total = sum;
+    return first;
+}
+
+#endif

@@ -1,0 +1,111 @@
+/* select.cuh -- radix select: the k largest entries by digits of 8 bits.
+ *
+ * A pass counts the next digit of all entries that agree with the digits chosen
+ * so far. The counts determine the digit of the k-th largest entry. Entries
+ * above it belong to the result, entries below do not, and the others wait for
+ * the next digit. If all of the others belong to it, too, no pass is left. */
+#ifndef WEFT_TOPK_SELECT_CUH
+#define WEFT_TOPK_SELECT_CUH
+#include "topk.cuh"
+
+enum { DIGITS = 256, DIGIT_BITS = 8, GROUP_ROWS = 1024 };
+
+/* What is known about a row's k-th largest entry. */
+struct search {
+    entry floor;        // its digits so far; the others are 0
+    unsigned wanted;    // how many entries with these digits are wanted
+    unsigned settled;   // 1: all entries from `floor` on are wanted
+    unsigned arrived;   // blocks that have counted in this pass
+    unsigned collected; // entries of the result that have been found
+    // Where the k-th largest entry is: among candidates in memory, if there are
+    // at most as many as have room, or in the whole row.
+    unsigned candidates, room;
+    unsigned counts[DIGITS];
+};
+
+/* The numbers of a row among which a search looks, as one of its blocks sees
+ * them: x, or the candidates that a filter has found in it. */
+struct source {
+    const float *x;
+    const entry *candidates; // NULL: x is read
+    size_t count;
+    bool aligned; // x begins at a multiple of 16 bytes
+};
+
+/* The blocks of a launch: `parts` share each row. */
+struct layout {
+    size_t rows;
+    unsigned parts;
+
+    unsigned count_blocks() const { return (unsigned)(rows * parts); }
+    __device__ __forceinline__ size_t find_row() const {
+        return blockIdx.x / parts;
+    }
+    __device__ __forceinline__ unsigned find_part() const {
+        return blockIdx.x % parts;
+    }
+};
+
+/* Return a layout with enough blocks for all multiprocessors, as far as a block
+ * has some thousand numbers. */
+static inline layout lay_out(size_t rows, size_t columns) {
+#ifdef __CUDACC__
+    const size_t enough = 8 * (size_t)device_has(cudaDevAttrMultiProcessorCount);
+#else
+    const size_t enough = 16; // the same on every machine
+#endif
+    const size_t most = CEIL_DIV(columns, 16 * THREADS);
+    const size_t wanted = CEIL_DIV(enough, rows);
+    return {rows, (unsigned)(wanted < most ? wanted : most)};
+}
+
+/* Load four numbers of x from a multiple of four on; numbers past its end are
+ * NaN, and the caller must skip them. */
+static __device__ __forceinline__ four load_four(const source &from, size_t i) {
+    four v = {NAN, NAN, NAN, NAN};
+    if (from.aligned && i + 4 <= from.count) {
+        const float4 wide = *(const float4 *)(from.x + i);
+        v = {wide.x, wide.y, wide.z, wide.w};
+    } else {
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            if (i + k < from.count) v.at[k] = from.x[i + k];
+    }
+    return v;
+}
+
+/* Call use(entry) for each entry of the block's part of the source. */
+template <class F>
+static __device__ __forceinline__ void visit(const source &from,
+                                             const layout &l, F use) {
+    const size_t own = (size_t)l.find_part() * THREADS + threadIdx.x;
+    const size_t step = (size_t)l.parts * THREADS;
+    if (from.candidates) {
+        for (size_t i = own; i < from.count; i += step) use(from.candidates[i]);
+        return;
+    }
+    for (size_t i = 4 * own; i < from.count; i += 4 * step) {
+        const four v = load_four(from, i);
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            if (i + k < from.count) use(make_entry(v.at[k], i + k));
+    }
+}
+
+/* Select the k largest entries of each row, and write them in order. Among
+ * candidates (rows,room) it reads only those, where they are few enough.
+ * candidates: NULL without a filter. Returns a weft_status. */
+int select_rows(const struct selection &s, struct search *searches,
+                const entry *candidates);
+
+/* Claim zeroed searches for all rows; *searches receives them. */
+static inline int claim_searches(scratch *memory, size_t rows,
+                                 struct search **searches) {
+    const size_t bytes = rows * sizeof(struct search);
+    WEFT_TRY(memory->claim("topk", bytes));
+    *searches = (struct search *)memory->memory;
+    WEFT_CUDA_TRY(cudaMemsetAsync(*searches, 0, bytes, memory->stream));
+    return WEFT_OK;
+}
+
+#endif

@@ -1,0 +1,58 @@
+/* topk.cu -- the k largest numbers of each row: rungs and their launcher.
+ *
+ * A selection reads every number once and writes k values and indices per row.
+ * To sort a row is one way to select; the rungs find ways to touch most numbers
+ * only once. */
+#include "topk.cuh"
+
+#include "reference/reference.h"
+
+#define EVERYWHERE (WEFT_CPU | WEFT_CUDA)
+
+WEFT_RUNGS({"topk", "reference", "plain C, vectors against a threshold", "fp32",
+            WEFT_CPU, 0},
+           {"topk", "sort", "sort each row in full", "fp32", EVERYWHERE, 0},
+           {"topk", "heap_a_warp", "a warp keeps the best so far", "fp32",
+            EVERYWHERE, 0},
+           {"topk", "radix_select", "a reading of x for each digit", "fp32",
+            EVERYWHERE, 0},
+           {"topk", "filtered", "a sample's floor leaves few candidates",
+            "fp32", EVERYWHERE, 0},
+           {"topk", "batched", "a row stays in shared memory", "fp32",
+            EVERYWHERE, 0});
+
+enum { REFERENCE, SORT, HEAP_A_WARP, RADIX_SELECT, FILTERED, BATCHED };
+
+/* An entry has 32 bits for the column, and counts of a row must not overflow.
+ * A grid has at most 2^31 - 1 blocks, and a block per row. */
+static const size_t MOST_COLUMNS = 4294967295, MOST_ROWS = 2147483647;
+
+int weft_topk(int rung, float *values, int64_t *indices, const float *x,
+              size_t rows, size_t columns, size_t k, weft_stream stream) {
+    WEFT_CHECK_RUNG(rung);
+    WEFT_REQUIRE(rows >= 1 && rows <= MOST_ROWS,
+                 "%s: rows = %zu, want 1 to %zu", __func__, rows, MOST_ROWS);
+    WEFT_REQUIRE(columns >= 1 && columns <= MOST_COLUMNS,
+                 "%s: columns = %zu, want 1 to %zu", __func__, columns,
+                 MOST_COLUMNS);
+    WEFT_REQUIRE(k >= 1 && k <= columns,
+                 "%s: k = %zu, want 1 to %zu, the number of columns", __func__,
+                 k, columns);
+    CHECK_COUNT(x, (double)rows * (double)columns);
+    CHECK_ARRAY(values);
+    CHECK_ARRAY(indices);
+    CHECK_ARRAY(x);
+    const struct selection s = {values,  indices, x, rows,
+                                columns, k,       weft_cuda_stream(stream)};
+    switch (rung) {
+    case REFERENCE:
+        return WEFT_REFERENCE(
+            topk_reference(values, indices, x, rows, columns, k));
+    case SORT: return topk_sort(&s);
+    case HEAP_A_WARP: return topk_heap(&s);
+    case RADIX_SELECT: return topk_radix(&s);
+    case FILTERED: return topk_filtered(&s);
+    case BATCHED: return topk_batched(&s);
+    }
+    return WEFT_OK;
+}

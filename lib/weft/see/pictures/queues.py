@@ -1,0 +1,111 @@
+"""Draw the lanes of a warp that update bins: lanes with equal keys must queue.
+
+play_queues(noise, digit)      32 bytes each, with a slider from one to the other
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...base.errors import ArgumentError
+from ...base.style import DIM, FAULT, SHARED
+from ...base.text import count_things
+from . import svg
+from .panels import EDGE
+from .svg import Drawing, Slider, arrow, behind, box, label, num, remark, thread
+
+LANES = 32
+LANE, TOP = 26.0, 74.0  # width of a lane, and y of the lanes' circles, in pixels
+BINS, PLACE = 200.0, 13.0  # y of the bins, and height of a place in a queue
+STOPS = 5  # positions of the slider, from no lane of the second warp to all
+
+
+def play_queues(noise: Sequence[int], digit: Sequence[int]) -> Drawing:
+    """Return 32 lanes with arrows to their bins, and the queues below the bins.
+
+    noise, digit: the bins of the lanes of two warps, 32 whole numbers each. The slider
+    replaces the lanes of the first warp by those of the second, eight at a time. Raises
+    ArgumentError for another count of lanes.
+    """
+    for name, keys in ("noise", noise), ("digit", digit):
+        if len(keys) != LANES:
+            raise ArgumentError(f"play_queues: {name} has {len(keys)} keys, not 32")
+    counts = [LANES * stop // (STOPS - 1) for stop in range(STOPS)]
+    warps = [[*map(int, digit[:n]), *map(int, noise[n:])] for n in counts]
+    stops = ["noise", *(f"{n} lanes of a digit" for n in counts[1:-1]), "digit"]
+    title = "The 32 lanes of a warp update their bins"
+    frames = {(at,): _draw_warp(warp) for at, warp in enumerate(warps)}
+    account = f"{title}. " + "; ".join(
+        f"{stop}: {_describe_warp(warp)}" for stop, warp in zip(stops, warps)
+    )
+    longest = max(len(queue) for warp in warps for queue in list_queues(warp).values())
+    size = 2 * EDGE + LANES * LANE, BINS + 34 + longest * PLACE
+    base = label(EDGE, 24, title, 16, bold=True)
+    sliders = [Slider("warp", tuple(stops))]
+    return Drawing(title, *size, base, sliders, frames, (STOPS - 1,), account)
+
+
+def list_queues(keys: Sequence[int]) -> dict[int, list[int]]:
+    """Return the lanes that update each bin, by bin in ascending order."""
+    return {
+        key: [lane for lane, own in enumerate(keys) if own == key]
+        for key in sorted(set(keys))
+    }
+
+
+def _describe_warp(keys: Sequence[int]) -> str:
+    queues = list_queues(keys)
+    longest = max(map(len, queues.values()))
+    bins = count_things(len(queues), "bin")
+    return f"{bins}; the longest queue has {count_things(longest, 'lane')}"
+
+
+def _draw_warp(keys: Sequence[int]) -> list[str]:
+    """Draw the lanes, an arrow for each, and the bins with their queues."""
+    queues = list_queues(keys)
+    out = [label(EDGE, 48, _describe_warp(keys), 13)]
+    out += [_draw_lane(lane) for lane in range(LANES)]
+    apart = LANES * LANE / len(queues)
+    for place, (key, lanes) in enumerate(queues.items()):
+        middle = EDGE + (place + 0.5) * apart
+        # Later lanes first, so that no pale curve covers the arrow of the first one.
+        for lane in reversed(lanes):
+            out.append(_draw_way(_find_middle(lane), middle, lane == lanes[0]))
+        out.append(_draw_queue(middle, key, lanes))
+    return out
+
+
+def _find_middle(lane: int) -> float:
+    return EDGE + (lane + 0.5) * LANE
+
+
+def _draw_lane(lane: int) -> str:
+    x = _find_middle(lane)
+    return thread(x, TOP, 11) + label(x, TOP + 4, str(lane), 11, anchor="middle")
+
+
+def _draw_way(start: float, end: float, is_first: bool) -> str:
+    """Draw the arrow of a bin's first lane, or the pale way of one that waits."""
+    top, bottom = TOP + 12, BINS - 2
+    if is_first:
+        return arrow((start, top), (end, bottom), SHARED)
+    bend = 0.55 * (bottom - top)
+    path = (
+        f"M{num(start)} {num(top)}C{num(start)} {num(top + bend)} "
+        f"{num(end)} {num(bottom - bend)} {num(end)} {num(bottom)}"
+    )
+    return behind(path, FAULT)
+
+
+def _draw_queue(middle: float, key: int, lanes: Sequence[int]) -> str:
+    """Draw a bin with its number, and below it a place for each lane that waits."""
+    wide = LANE - 3
+    out = box(middle - wide / 2, BINS, wide, 20, colour=SHARED, fill=svg.FILL)
+    out += label(middle, BINS + 14, str(key), 11, anchor="middle")
+    for turn in range(len(lanes) - 1):
+        y = BINS + 24 + turn * PLACE
+        out += box(middle - wide / 2, y, wide, PLACE - 2, strength=DIM, radius=2)
+    if len(lanes) > 1:
+        y = BINS + 24 + (len(lanes) - 1) * PLACE + 9
+        out += remark(middle, y, f"+{len(lanes) - 1}", anchor="middle")
+    return out
