@@ -11,11 +11,13 @@ enum fault {
     REVERSED_FOR_DESCENDING
 };
 
-#define ANIMAL(op, name) {#op, #name, "", "fp32", WEFT_CPU | WEFT_CUDA, 0}
-
-WEFT_RUNGS(ANIMAL(sort, right), ANIMAL(sort, unstable_last_pass),
-           ANIMAL(sort, unstable_first_pass), ANIMAL(sort, missing_pass),
-           ANIMAL(sort, bits_of_floats), ANIMAL(sort, reversed_for_descending))
+WEFT_RUNGS(
+    {"sort", "right", "", "fp32", WEFT_CPU | WEFT_CUDA, 0},
+    {"sort", "unstable_last_pass", "", "fp32", WEFT_CPU | WEFT_CUDA, 0},
+    {"sort", "unstable_first_pass", "", "fp32", WEFT_CPU | WEFT_CUDA, 0},
+    {"sort", "missing_pass", "", "fp32", WEFT_CPU | WEFT_CUDA, 0},
+    {"sort", "bits_of_floats", "", "fp32", WEFT_CPU | WEFT_CUDA, 0},
+    {"sort", "reversed_for_descending", "", "fp32", WEFT_CPU | WEFT_CUDA, 0})
 
 /* Move the keys and values with digit d to `to` and behind, in their order or
  * from the last to the first; return the next place. */
