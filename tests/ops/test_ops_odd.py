@@ -31,7 +31,7 @@ NUMBERS = {
     **{"in": 5, "out": 3, "classes": 7, "count": 12, "lr": 0.25, "padding": 1},
     **{"rows": 3, "cols": 4, "threshold": 0.25, "bins": 7},
 }
-NO_GRADIENTS = "bincount", "compact", "histogram", "sgd"
+NO_GRADIENTS = "bincount", "compact", "histogram", "sgd", "sort"
 WITH_GRADIENTS = [op for op in OPS if op not in NO_GRADIENTS]
 
 
@@ -207,6 +207,8 @@ def test_an_odd_array_gives_what_pytorch_gives_or_one_line(op, odd):
 @pytest.mark.parametrize("op", OPS)
 def test_what_no_op_takes_is_one_line_with_the_arrays_name(op, odd):
     call = call_of(op)
+    if odd == "int32" and op == "sort":
+        pytest.skip("sort takes int32")
     for at in call.arrays:
         args = changed(call, at, REFUSED[odd])
         line = call.tried(args)
@@ -281,6 +283,7 @@ OPTIONS = {  # values that raise an error of one line, by (op, option)
     ("batchnorm2d", "eps"): ["x", None, float("nan"), -1.0, [1.0, 2.0]],
     ("bincount", "bins"): [0, -1, 1.5, "x", None, [1, 2], 2**31],
     ("compact", "threshold"): ["x", None, [1.0, 2.0]],
+    ("sort", "descending"): ["x", None, 0.5, [1, 0]],
     ("sgd", "lr"): ["x", None, float("nan"), float("inf"), [1.0, 2.0]],
     ("matmul", "alpha"): ["x", None, [1.0, 2.0]],
     ("matmul", "precision"): [3, [], {}, b"x", "x", np.ones(1)],
