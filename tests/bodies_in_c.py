@@ -51,6 +51,7 @@ def arguments() -> dict[Any, tuple[Any, ...]]:
     cases[bandwidth.softmax_dx] = floats, floats, floats, 1, 1
     count = torch.zeros(1, dtype=torch.int64)
     cases[bandwidth.keep_each] = floats, count, floats, 1, np.float32(1)
+    cases[bandwidth.keep_largest] = floats, count, floats, 1, 1, 1
     cases[bandwidth.add_tiles] = floats, floats, 1, 0
     for body in bandwidth.scan_tiles, bandwidth.scan_tiles_brent_kung:
         cases[body] = floats, floats, floats, 1, 0, 0

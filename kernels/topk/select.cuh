@@ -10,11 +10,15 @@
 
 enum { DIGITS = 256, DIGIT_BITS = 8, GROUP_ROWS = 1024 };
 
+/* SETTLED: all entries from the floor on are wanted, and no others. WRITTEN: the
+ * row has its result. */
+enum search_state { SEARCHING, SETTLED, WRITTEN };
+
 /* What is known about a row's k-th largest entry. */
 struct search {
     entry floor;        // its digits so far; the others are 0
     unsigned wanted;    // how many entries with these digits are wanted
-    unsigned settled;   // 1: all entries from `floor` on are wanted
+    unsigned state;     // enum search_state
     unsigned arrived;   // blocks that have counted in this pass
     unsigned collected; // entries of the result that have been found
     // Where the k-th largest entry is: among candidates in memory, if there are
