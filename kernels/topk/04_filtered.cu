@@ -16,11 +16,9 @@
 
 enum {
     SECTOR = 8,         // floats of 32 bytes, which memory moves at least
-    MOST_GROUPS = 4096,  // entries that a block sorts in shared memory
     CANDIDATES = 1 << 15, // at most about so many for random numbers
     STEP = 4 * WARP,      // numbers that a warp reads at once
-    LEAST_ROOM = 1024,    // entries of the buffer, at least
-    MANY = 1024           // threads of a block that is alone with a row
+    LEAST_ROOM = 1024     // entries of the buffer, at least
 };
 
 /* The sample of a row: `groups` groups of `sectors` sectors of x. Neighbours in
@@ -64,7 +62,7 @@ static __global__ void find_maxima(entry *maxima, struct selection s,
 static __global__ void __launch_bounds__(THREADS)
     find_floors(struct search *searches, const entry *maxima, unsigned groups,
                 unsigned k, unsigned room) {
-    __shared__ entry maxima_s[MOST_GROUPS];
+    __shared__ entry maxima_s[SORTED];
     for (unsigned i = threadIdx.x; i < groups; i += THREADS)
         maxima_s[i] = maxima[(size_t)blockIdx.x * groups + i];
     __syncthreads(); // the maxima are stored
@@ -149,60 +147,25 @@ static __global__ void __launch_bounds__(THREADS)
     c.copy(candidates, first_s + earlier, at->room);
 }
 
-/* Among a row's candidates, return the k-th largest of the threads' maxima: k
- * candidates reach it. */
-static __device__ __forceinline__ entry raise_floor(entry *kept_s,
-                                                    const entry *candidates,
-                                                    unsigned count,
-                                                    unsigned k) {
-    entry most = NOTHING;
-    for (unsigned i = threadIdx.x; i < count; i += MANY)
-        most = max(most, candidates[i]);
-    kept_s[threadIdx.x] = most;
-    __syncthreads(); // the maxima are stored
-    sort_shared<MANY>(kept_s, MANY, threadIdx.x);
-    const entry floor = kept_s[k - 1];
-    __syncthreads(); // all threads have read it
-    return floor;
-}
-
 /* Write the result of each row of which few enough candidates are left to sort
  * them in shared memory; the passes of rung 3 have nothing to do there. A block
  * of MANY threads per row. */
 static __global__ void __launch_bounds__(MANY)
     settle_rows(struct selection s, struct search *searches,
                 const entry *candidates) {
-    __shared__ entry kept_s[MOST_GROUPS];
+    __shared__ entry kept_s[SORTED];
     __shared__ unsigned count_s;
     struct search *at = &searches[blockIdx.x];
-    const unsigned count = at->candidates;
-    const unsigned k = (unsigned)s.k;
     candidates += (size_t)blockIdx.x * at->room;
-    const bool fits = count <= at->room, few = count <= MOST_GROUPS;
-    entry floor = NOTHING;
-    if (threadIdx.x == 0) count_s = 0;
-    if (fits && !few && k <= MANY)
-        floor = raise_floor(kept_s, candidates, count, k);
-    __syncthreads(); // count_s is 0
-    if (fits && (few || floor))
-        for (unsigned i = threadIdx.x; i < count; i += MANY) {
-            if (candidates[i] < floor) continue;
-            const unsigned place = atomicAdd(&count_s, 1u);
-            if (place < MOST_GROUPS) kept_s[place] = candidates[i];
-        }
-    __syncthreads(); // the entries are stored
-    const unsigned kept = count_s, padded = (unsigned)round_up(kept);
-    if (kept == 0 || kept > MOST_GROUPS) { // the whole block
-        if (threadIdx.x == 0) at->floor = 0;
-        return;
-    }
-    for (unsigned i = kept + threadIdx.x; i < padded; i += MANY)
-        kept_s[i] = NOTHING;
-    __syncthreads(); // the entries behind the kept ones are stored
-    sort_shared<MANY>(kept_s, padded, threadIdx.x);
-    for (unsigned i = threadIdx.x; i < k; i += MANY)
-        write_result(s, blockIdx.x, i, kept_s[i]);
-    if (threadIdx.x == 0) at->state = WRITTEN;
+    const bool done = at->candidates <= at->room &&
+                      sort_best(kept_s, &count_s, candidates,
+                                at->candidates, (unsigned)s.k);
+    if (done)
+        for (unsigned i = threadIdx.x; i < s.k; i += MANY)
+            write_result(s, blockIdx.x, i, kept_s[i]);
+    if (threadIdx.x) return;
+    at->floor = 0; // as rung 3 begins
+    if (done) at->state = WRITTEN;
 }
 
 static int filter_rows(const struct selection &s) {
@@ -232,7 +195,7 @@ static int filter_rows(const struct selection &s) {
 
 int topk_filtered(const struct selection *s) {
     // A sample of 2 k groups must be a small part of the row.
-    if (s->columns < 64 * s->k || s->columns < 4096 || 2 * s->k > MOST_GROUPS)
+    if (s->columns < 64 * s->k || s->columns < 4096 || 2 * s->k > SORTED)
         return topk_radix(s);
     const size_t rows = ((size_t)1 << 28) / s->columns;
     return run_groups(*s, rows < 1 ? 1 : min(rows, (size_t)GROUP_ROWS),

@@ -10,15 +10,15 @@
  * Prediction: one reading of x and, for a longer row, 16 k bytes per part. At
  *             most k threads have candidates, so their number is bounded for
  *             every order of x.
- * Limit:      the merge. If the parts have more than 4096 entries for it, or if
+ * Limit:      the merge. If the parts have more than 8192 entries for it, or if
  *             shared memory has no room for all that may be candidates, the row
  *             uses rung 4, or rung 3 if k is a large part of it. */
-#include "topk.cuh"
+#include "select.cuh"
 
 enum {
     SHORT = 4096,  // numbers of a warp's longest row
     PART = 8192,   // numbers that a block keeps: 32 KiB
-    MERGED = 4096, // entries that a block sorts: 32 KiB
+    MERGED = 8192, // entries of all parts of a row
     AHEAD = 8      // groups that a thread loads at once
 };
 
@@ -161,17 +161,14 @@ static int select_parts(const struct selection &s, struct division d,
 }
 
 /* Write the k best of a row's `count` entries. A block per row. */
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(MANY)
     merge_parts(struct selection s, const entry *best, unsigned count) {
-    __shared__ entry best_s[MERGED];
-    const unsigned padded = (unsigned)round_up(count);
+    __shared__ entry kept_s[SORTED];
+    __shared__ unsigned count_s;
     best += (size_t)blockIdx.x * count;
-    for (unsigned i = threadIdx.x; i < padded; i += THREADS)
-        best_s[i] = i < count ? best[i] : NOTHING;
-    __syncthreads(); // the entries are stored
-    sort_shared<THREADS>(best_s, padded, threadIdx.x);
-    for (unsigned i = threadIdx.x; i < s.k; i += THREADS)
-        write_result(s, blockIdx.x, i, best_s[i]);
+    sort_best(kept_s, &count_s, best, count, (unsigned)s.k);
+    for (unsigned i = threadIdx.x; i < s.k; i += MANY)
+        write_result(s, blockIdx.x, i, kept_s[i]);
 }
 
 static int select_and_merge(const struct selection &s, unsigned parts,
@@ -181,7 +178,7 @@ static int select_and_merge(const struct selection &s, unsigned parts,
     WEFT_TRY(memory.claim("topk", s.rows * count * sizeof(entry)));
     const struct division d = {parts, PART, (entry *)memory.memory};
     WEFT_TRY(select_parts(s, d, r, false));
-    merge_parts<<<(unsigned)s.rows, THREADS, 0, s.stream>>>(s, d.best, count);
+    merge_parts<<<(unsigned)s.rows, MANY, 0, s.stream>>>(s, d.best, count);
     WEFT_LAUNCHED(merge_parts);
     return WEFT_OK;
 }
@@ -193,6 +190,7 @@ int topk_batched(const struct selection *s) {
     const struct room r = plan_room(length, s->k, narrow ? WARP : THREADS);
     if (r.count_bytes() > count_room() * sizeof(float)) return topk_filtered(s);
     if (parts == 1) return select_parts(*s, {1, length, NULL}, r, narrow);
-    if (s->k * parts > MERGED) return topk_filtered(s);
+    if (s->k * parts > MERGED || !can_sort_best(s->k * parts, s->k))
+        return topk_filtered(s);
     return select_and_merge(*s, parts, r);
 }
