@@ -122,7 +122,7 @@ def test_an_op_is_timed_beside_pytorch_with_its_error(op, target):
     "op",
     [
         *("bincount", "compact", "copy", "histogram", "reduce"),
-        *("scan", "sort", "transpose"),
+        *("scan", "sort", "topk", "transpose"),
     ],
 )
 def test_an_op_is_timed_beside_numpy_on_a_cpu(op):
@@ -169,7 +169,7 @@ def test_memory_that_is_held_is_used_again():
 
 
 EXACT = ("relu", "maxpool2d", "copy", "transpose", "compact")
-EXACT += ("histogram", "bincount", "sort")
+EXACT += ("histogram", "bincount", "sort", "topk")
 
 
 def test_pytorch_is_timed_in_the_precision_that_the_row_names(monkeypatch):
