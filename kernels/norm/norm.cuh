@@ -240,6 +240,15 @@ static __device__ __forceinline__ slopes find_means(slopes sums,
             sums.scaled / (float)cols};
 }
 
+/* Return the sums over a block of COUNT warps to each of its threads. */
+template <bool CENTRED, int COUNT>
+static __device__ __forceinline__ slopes add_threads(slopes sums,
+                                                     float (&sums_s)[COUNT]) {
+    if (CENTRED) sums.plain = add_threads(sums.plain, sums_s);
+    sums.scaled = add_threads(sums.scaled, sums_s);
+    return sums;
+}
+
 template <class Sharer>
 static __device__ __forceinline__ void
 store_gradient(const normal_backward &n, Sharer thread, size_t first,
