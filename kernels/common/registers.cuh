@@ -17,6 +17,9 @@
 #define RESIDENT 1536
 #endif
 
+/* Groups of four that a thread keeps: of one array, or of each of two. */
+enum { GROUPS = 4, GROUPS_OF_BOTH = 2 };
+
 /* A block of `width` threads, each of which keeps GROUPS groups of four. A
  * multiprocessor holds two of the largest blocks with 32 registers per thread.
  * Smaller blocks leave a quarter of it free, so a thread has 40 registers. */
@@ -41,6 +44,22 @@ static int launch_holder(unsigned count, Launch launch) {
     if (threads > 256) return launch(holder<512, GROUPS>());
     if (threads > 128) return launch(holder<256, GROUPS>());
     return launch(holder<128, GROUPS>());
+}
+
+/* Return how many blocks of the kernel run at the same time, at most `most`. On
+ * the CPU target it is the same on every machine. */
+template <class Kernel>
+static unsigned count_blocks(Kernel kernel, unsigned threads, unsigned most) {
+#ifdef __CUDACC__
+    int blocks = 1;
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, (int)threads,
+                                                  0);
+    blocks *= device_has(cudaDevAttrMultiProcessorCount);
+#else
+    const int blocks = 2;
+    (void)kernel, (void)threads;
+#endif
+    return min((unsigned)max(blocks, 1), most);
 }
 
 #endif

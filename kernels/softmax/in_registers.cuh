@@ -6,9 +6,6 @@
 
 #include "common/registers.cuh"
 
-/* Groups of four that a thread keeps: of x, or of each of dy and y. */
-enum { GROUPS = 4, GROUPS_OF_BOTH = 2 };
-
 /* A thread's share of `count` numbers in the forward pass. */
 template <bool WIDE, class Holder> struct held {
     unsigned count;
