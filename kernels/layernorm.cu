@@ -22,6 +22,10 @@ WEFT_RUNGS({"layernorm", "reference", "plain C, a row stays in the cache",
             "fp32", WEFT_CPU | WEFT_CUDA, 0},
            {"layernorm", "split_rows", "several blocks share a row", "fp32",
             WEFT_CPU | WEFT_CUDA, 0},
+           {"layernorm", "row_in_registers", "the row stays in registers", "fp32",
+            WEFT_CPU | WEFT_CUDA, 0},
+           {"layernorm", "cluster_a_row", "a cluster of blocks shares a row",
+            "fp32", WEFT_CPU | WEFT_CUDA, 90},
            {"layernorm", "tuned", "the rung that suits the shape", "fp32",
             WEFT_CPU | WEFT_CUDA, 0});
 

@@ -22,6 +22,10 @@ WEFT_RUNGS({"rmsnorm", "reference", "plain C, a row stays in the cache", "fp32",
             "fp32", WEFT_CPU | WEFT_CUDA, 0},
            {"rmsnorm", "split_rows", "several blocks share a row", "fp32",
             WEFT_CPU | WEFT_CUDA, 0},
+           {"rmsnorm", "row_in_registers", "the row stays in registers", "fp32",
+            WEFT_CPU | WEFT_CUDA, 0},
+           {"rmsnorm", "cluster_a_row", "a cluster of blocks shares a row",
+            "fp32", WEFT_CPU | WEFT_CUDA, 90},
            {"rmsnorm", "tuned", "the rung that suits the shape", "fp32",
             WEFT_CPU | WEFT_CUDA, 0});
 

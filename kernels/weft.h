@@ -340,10 +340,11 @@ int weft_sort(int rung, int32_t *y, int32_t *sorted_values, const int32_t *x,
 /* Compute y (rows,cols), the softmax of each row of x (rows,cols): exp(x - m) /
  * sum(exp(x - m)) with the row's maximum m. A row becomes NaN if it has a NaN,
  * or if m is an infinity. Each rung gives the same bits for each run.
- * "split_rows", and "tuned" where it selects that rung, give other bits on a
- * device with another number of multiprocessors or other shared memory. They
- * return WEFT_ENOMEM without memory for partial results: at most 12 bytes for
- * each of a row's parts. "reference" does so without 1 MiB for each thread.
+ * "split_rows", and rungs that pass long rows to it, give other bits on a device
+ * with another number of multiprocessors or other shared memory. They return
+ * WEFT_ENOMEM without memory for partial results: at most 12 bytes for each of a
+ * row's parts. "cluster_a_row" gives other bits on a device whose clusters have
+ * another size. "reference" returns WEFT_ENOMEM without 1 MiB for each thread.
  * Source: Milakov and Gimelshein, Online normalizer calculation for softmax,
  * 2018. */
 int weft_softmax(int rung, float *y, const float *x, int rows, int cols,
@@ -363,8 +364,8 @@ int weft_softmax_backward(int rung, float *dx, const float *dy, const float *y,
  * rstd are kept for the backward pass. eps must be finite and above 0. A row
  * becomes NaN if it has a NaN or an infinity, or if the sum of its numbers
  * overflows; if only that of the squares does, rstd is 0. Each rung gives the
- * same bits for each run; "split_rows", and "tuned" where it selects that rung,
- * are as in weft_softmax(), with at most 16 bytes for each part. Sources: Ba,
+ * same bits for each run; "split_rows" and "cluster_a_row" are as in
+ * weft_softmax(), with at most 16 bytes for each part. Sources: Ba,
  * Kiros and Hinton, Layer Normalization, 2016; for the moments, Chan, Golub and
  * LeVeque, Updating formulae and a pairwise algorithm for computing sample
  * variances, 1979. */

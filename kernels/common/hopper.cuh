@@ -312,6 +312,25 @@ PTX_INLINE unsigned cluster_rank() {
 #endif
 }
 
+/* Store a float at the place of `shared` in block `rank` of the cluster. That
+ * block may read it behind the cluster's next barrier. */
+PTX_INLINE void cluster_store(float *shared, float value, unsigned rank) {
+#if PTX_TWIN
+    *shared = value;
+    (void)rank;
+#elif HOPPER
+    asm volatile("{\n"
+                 ".reg .b32 there;\n"
+                 "mapa.shared::cluster.u32 there, %0, %1;\n"
+                 "st.shared::cluster.f32 [there], %2;\n"
+                 "}" ::"r"(shared_address(shared)),
+                 "r"(rank), "f"(value)
+                 : "memory");
+#else
+    __trap();
+#endif
+}
+
 /* Arrive at, or wait for, a barrier of the cluster that all of its threads take
  * part in. A block must not end while others can still access its shared
  * memory. */

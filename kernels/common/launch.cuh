@@ -45,11 +45,20 @@ static inline int claim_shared(const struct launch &l, const void *kernel) {
                      device_has(cudaDevAttrMaxSharedMemoryPerBlockOptin));
 }
 
+/* Permit the kernel's clusters to have more than 8 blocks, which devices of 9.0
+ * and 10.0 support. */
+static inline void claim_cluster(const struct launch &l, const void *kernel) {
+    if (l.cluster <= 8) return;
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed,
+                         1);
+}
+
 /* Launch kernel(arguments...) with these options and return a status. */
 template <class... P, class... A>
 static int launch_kernel(const struct launch &l, void (*kernel)(P...),
                          A... arguments) {
     WEFT_TRY(claim_shared(l, (const void *)kernel));
+    claim_cluster(l, (const void *)kernel);
     cudaLaunchAttribute asked[3] = {};
     unsigned count = 0;
     if (l.early && device_has(cudaDevAttrComputeCapabilityMajor) >= 9) {

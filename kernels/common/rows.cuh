@@ -20,16 +20,17 @@ static __device__ __forceinline__ float add_lanes(float value) {
     return value;
 }
 
-/* Return the sum over a block of THREADS threads to each of them. The order of
- * the additions is always the same. */
+/* Return the sum over a block of COUNT warps to each of its threads. The order
+ * of the additions is always the same. */
+template <int COUNT>
 static __device__ __forceinline__ float add_threads(float value,
-                                                    float values_s[WARPS]) {
+                                                    float (&values_s)[COUNT]) {
     const int lane = threadIdx.x % WARP;
     value = add_lanes(value);
     __syncthreads(); // no thread uses the values of an earlier call
     if (lane == 0) values_s[threadIdx.x / WARP] = value;
     __syncthreads(); // the sums of all warps are stored
-    return add_lanes(lane < WARPS ? values_s[lane] : 0.0f);
+    return add_lanes(lane < COUNT ? values_s[lane] : 0.0f);
 }
 
 /* ---- groups of four ------------------------------------------------------ */

@@ -23,17 +23,20 @@ struct division {
     unsigned groups; // groups of blocks
 };
 
-/* Return whether a row of which `arrays` arrays are kept needs several blocks:
- * it does not fit in the shared memory of one, or there are too few rows for
- * all multiprocessors. */
-static inline bool must_split(unsigned rows, unsigned cols, unsigned arrays) {
+/* Return whether there are too few long rows for all multiprocessors. */
+static inline bool are_few(unsigned rows, unsigned cols) {
 #ifdef __CUDACC__
     const unsigned enough = device_has(cudaDevAttrMultiProcessorCount);
 #else
     const unsigned enough = 2; // the same on every machine
 #endif
-    if (rows < enough && cols >= 8192) return true;
-    return cols > count_room() / arrays;
+    return rows < enough && cols >= 8192;
+}
+
+/* Return whether a row of which `arrays` arrays are kept needs several blocks:
+ * it does not fit in the shared memory of one, or there are too few rows. */
+static inline bool must_split(unsigned rows, unsigned cols, unsigned arrays) {
+    return are_few(rows, cols) || cols > count_room() / arrays;
 }
 
 /* Publish value, count this block, and wait until all `parts` blocks of the row

@@ -14,27 +14,6 @@
  *             blocks of its multiprocessor must keep the memory busy. */
 #include "on_chip.cuh"
 
-/* Return the arguments for `count` columns from `start` on. Rows begin as far
- * apart as before. */
-static __device__ __forceinline__ normal take_part(normal n, unsigned start,
-                                                   unsigned count) {
-    n.y += start, n.x += start, n.cols = count;
-    if (n.residual) n.residual += start, n.total += start;
-    if (n.weight) n.weight += start;
-    if (n.bias) n.bias += start;
-    return n;
-}
-
-static __device__ __forceinline__ normal_backward take_part(normal_backward n,
-                                                            unsigned start,
-                                                            unsigned count) {
-    n.dy += start, n.x += start, n.cols = count;
-    if (n.dx) n.dx += start;
-    if (n.dresidual) n.dresidual += start;
-    if (n.weight) n.weight += start;
-    return n;
-}
-
 template <bool CENTRED, bool WIDE>
 static __global__ void __launch_bounds__(THREADS)
     normalize_parts(normal n, division d, room kept, moments *all,

@@ -1,34 +1,62 @@
 /* norm.cu -- selects the rung of a layernorm or an rmsnorm. */
+#include "../common/cluster.cuh"
 #include "../common/split.cuh"
 #include "norm.cuh"
 
-/* Return the rung for a shape of which a block keeps `arrays` arrays. */
-static int choose(int rung, unsigned rows, unsigned cols, unsigned arrays) {
-    if (rung != NORM_TUNED) return rung;
+/* The longest rows, in numbers, of the fastest rung on an H200. A row of up to
+ * IN_BLOCK numbers fits in a block's registers, but a cluster is faster beyond
+ * BEFORE_CLUSTER. A cluster has up to 16 such blocks. Where a rung keeps two
+ * arrays, its rows are half as long. */
+enum { BEFORE_CLUSTER = 8192, IN_BLOCK = 16384, IN_CLUSTER = 16 * IN_BLOCK };
+
+/* Return the fastest rung whose blocks keep a row in registers, or NORM_TUNED if
+ * the row is too long. `arrays` of rows are kept. */
+static int choose_registers(unsigned cols, unsigned arrays) {
+    const bool clusters = count_cluster() > 1;
+    const unsigned most = clusters && arrays == 1 ? BEFORE_CLUSTER : IN_BLOCK;
     if (cols <= IN_REGISTERS) return NORM_WARP_A_ROW;
-    return must_split(rows, cols, arrays) ? NORM_SPLIT_ROWS
-                                          : NORM_ROW_IN_SHARED;
+    if (cols <= most / arrays) return NORM_ROW_IN_REGISTERS;
+    if (clusters && cols <= IN_CLUSTER / arrays) return NORM_CLUSTER_A_ROW;
+    return NORM_TUNED;
+}
+
+/* Return the rung for a shape of which a block keeps `arrays` arrays of rows,
+ * and `scales` of weight and bias. */
+static int choose(int rung, unsigned rows, unsigned cols, unsigned arrays,
+                  unsigned scales) {
+    if (rung != NORM_TUNED) return rung;
+    const int found = choose_registers(cols, arrays);
+    if (found == NORM_WARP_A_ROW) return found;
+    if (are_few(rows, cols)) return NORM_SPLIT_ROWS;
+    if (found != NORM_TUNED) return found;
+    return must_split(rows, cols, arrays + scales) ? NORM_SPLIT_ROWS
+                                                   : NORM_ROW_IN_SHARED;
 }
 
 int weft_norm(const char *op, int rung, const normal &n, cudaStream_t stream) {
-    switch (choose(rung, n.rows, n.cols, 1 + !!n.weight + !!n.bias)) {
+    switch (choose(rung, n.rows, n.cols, 1, !!n.weight + !!n.bias)) {
     case NORM_THREAD_A_ROW: return norm_thread_a_row(n, stream);
     case NORM_WARP_A_ROW: return norm_warp_a_row(n, stream);
     case NORM_BLOCK_A_ROW: return norm_block_a_row(n, stream);
     case NORM_ROW_IN_SHARED: return norm_row_in_shared(n, stream);
     case NORM_SPLIT_ROWS: return norm_split_rows(op, n, stream);
+    case NORM_ROW_IN_REGISTERS: return norm_row_in_registers(n, stream);
+    case NORM_CLUSTER_A_ROW: return norm_cluster_a_row(op, n, stream);
     }
     return WEFT_OK;
 }
 
 static int differentiate_rows(const char *op, int rung,
                               const normal_backward &n, cudaStream_t stream) {
-    switch (choose(rung, n.rows, n.cols, 2)) {
+    switch (choose(rung, n.rows, n.cols, 2, 0)) {
     case NORM_THREAD_A_ROW: return norm_thread_a_row_backward(n, stream);
     case NORM_WARP_A_ROW: return norm_warp_a_row_backward(n, stream);
     case NORM_BLOCK_A_ROW: return norm_block_a_row_backward(n, stream);
     case NORM_ROW_IN_SHARED: return norm_row_in_shared_backward(n, stream);
     case NORM_SPLIT_ROWS: return norm_split_rows_backward(op, n, stream);
+    case NORM_ROW_IN_REGISTERS:
+        return norm_row_in_registers_backward(n, stream);
+    case NORM_CLUSTER_A_ROW: return norm_cluster_a_row_backward(op, n, stream);
     }
     return WEFT_OK;
 }

@@ -3,8 +3,8 @@
  * Both scale a row by 1 / sqrt(spread + eps). In layernorm, the spread is the
  * mean square of the distances from the row's mean, which is subtracted
  * (CENTRED). In rmsnorm it is the mean square of the numbers themselves. The
- * rungs are the same: 01_thread_a_row.cu to 05_split_rows.cu, and
- * 06_weights.cu for the gradients of weight and bias. layernorm.cu and
+ * rungs are the same: 01_thread_a_row.cu to 07_cluster_a_row.cu, and
+ * 08_weights.cu for the gradients of weight and bias. layernorm.cu and
  * rmsnorm.cu check the arguments.
  *
  * A row is x, or x + residual, which is stored in total. */
@@ -50,6 +50,8 @@ enum norm_rung {
     NORM_BLOCK_A_ROW,
     NORM_ROW_IN_SHARED,
     NORM_SPLIT_ROWS,
+    NORM_ROW_IN_REGISTERS,
+    NORM_CLUSTER_A_ROW,
     NORM_TUNED
 };
 
@@ -70,6 +72,12 @@ int norm_row_in_shared_backward(const normal_backward &n, cudaStream_t stream);
 int norm_split_rows(const char *op, const normal &n, cudaStream_t stream);
 int norm_split_rows_backward(const char *op, const normal_backward &n,
                              cudaStream_t stream);
+int norm_row_in_registers(const normal &n, cudaStream_t stream);
+int norm_row_in_registers_backward(const normal_backward &n,
+                                   cudaStream_t stream);
+int norm_cluster_a_row(const char *op, const normal &n, cudaStream_t stream);
+int norm_cluster_a_row_backward(const char *op, const normal_backward &n,
+                                cudaStream_t stream);
 
 /* Compute dweight and dbias, unless both are NULL. */
 int norm_weights(const char *op, const normal_backward &n, cudaStream_t stream);
@@ -240,6 +248,15 @@ static __device__ __forceinline__ slopes find_means(slopes sums,
             sums.scaled / (float)cols};
 }
 
+/* Return the sums over a block of COUNT warps to each of its threads. */
+template <bool CENTRED, int COUNT>
+static __device__ __forceinline__ slopes add_threads(slopes sums,
+                                                     float (&sums_s)[COUNT]) {
+    if (CENTRED) sums.plain = add_threads(sums.plain, sums_s);
+    sums.scaled = add_threads(sums.scaled, sums_s);
+    return sums;
+}
+
 template <class Sharer>
 static __device__ __forceinline__ void
 store_gradient(const normal_backward &n, Sharer thread, size_t first,
@@ -257,6 +274,29 @@ load_both(const normal_backward &n, Sharer thread, size_t row, size_t first,
     *xhat = thread.load(n.x + first, j, n.cols, 0.0f);
     const four weight = load_scale(n.weight, thread, j, n.cols, 1.0f);
     scale_both(g, xhat, weight, n.mean ? n.mean[row] : 0.0f, n.rstd[row]);
+}
+
+/* ---- parts of rows ------------------------------------------------------- */
+
+/* Return the arguments for `count` columns from `start` on. Rows begin as far
+ * apart as before. */
+static __device__ __forceinline__ normal take_part(normal n, unsigned start,
+                                                   unsigned count) {
+    n.y += start, n.x += start, n.cols = count;
+    if (n.residual) n.residual += start, n.total += start;
+    if (n.weight) n.weight += start;
+    if (n.bias) n.bias += start;
+    return n;
+}
+
+static __device__ __forceinline__ normal_backward take_part(normal_backward n,
+                                                            unsigned start,
+                                                            unsigned count) {
+    n.dy += start, n.x += start, n.cols = count;
+    if (n.dx) n.dx += start;
+    if (n.dresidual) n.dresidual += start;
+    if (n.weight) n.weight += start;
+    return n;
 }
 
 /* ---- launches ------------------------------------------------------------ */

@@ -132,13 +132,4 @@ template <class Sharer> struct chip_backward {
     }
 };
 
-/* Return the sums over a block of THREADS threads to each of them. */
-template <bool CENTRED>
-static __device__ __forceinline__ slopes add_threads(slopes sums,
-                                                     float sums_s[WARPS]) {
-    if (CENTRED) sums.plain = add_threads(sums.plain, sums_s);
-    sums.scaled = add_threads(sums.scaled, sums_s);
-    return sums;
-}
-
 #endif

@@ -6,6 +6,7 @@
  * PyTorch. */
 #include "softmax.cuh"
 
+#include "common/cluster.cuh"
 #include "common/split.cuh"
 #include "reference/reference.h"
 
@@ -25,6 +26,10 @@ WEFT_RUNGS({"softmax", "reference", "plain C, a row stays in the cache", "fp32",
             "fp32", EVERYWHERE, 0},
            {"softmax", "split_rows", "several blocks share a row", "fp32",
             EVERYWHERE, 0},
+           {"softmax", "row_in_registers", "the row stays in registers", "fp32",
+            EVERYWHERE, 0},
+           {"softmax", "cluster_a_row", "a cluster of blocks shares a row",
+            "fp32", EVERYWHERE, 90},
            {"softmax", "tuned", "the rung that suits the shape", "fp32",
             EVERYWHERE, 0});
 
@@ -36,14 +41,24 @@ enum {
     BLOCK_A_ROW,
     ROW_IN_SHARED,
     SPLIT_ROWS,
+    ROW_IN_REGISTERS,
+    CLUSTER_A_ROW,
     TUNED
 };
 
+/* The longest rows, in numbers, of the fastest rung on an H200. Where a rung
+ * keeps two arrays, its rows are half as long. */
+enum { IN_WARP = 1024, IN_BLOCK = 16384, IN_CLUSTER = 16 * IN_BLOCK };
+
 /* Return the rung for a shape of which a block keeps `arrays` arrays: registers
- * for short rows, shared memory for longer ones, and several blocks if the row
- * does not fit or if there are too few rows for all multiprocessors. */
+ * of a warp, of a block, then of a cluster. Several blocks without a cluster
+ * share a longer row, or each of a few rows. */
 static int choose(unsigned rows, unsigned cols, unsigned arrays) {
-    if (cols <= 1024) return WARP_A_ROW;
+    if (cols <= IN_WARP) return WARP_A_ROW;
+    if (are_few(rows, cols)) return SPLIT_ROWS;
+    if (cols <= IN_BLOCK / arrays) return ROW_IN_REGISTERS;
+    if (cols <= IN_CLUSTER / arrays && count_cluster() > 1)
+        return CLUSTER_A_ROW;
     return must_split(rows, cols, arrays) ? SPLIT_ROWS : ROW_IN_SHARED;
 }
 
@@ -66,6 +81,8 @@ int weft_softmax(int rung, float *y, const float *x, int rows, int cols,
     case BLOCK_A_ROW: return softmax_block(&s);
     case ROW_IN_SHARED: return softmax_shared(&s);
     case SPLIT_ROWS: return softmax_split(&s);
+    case ROW_IN_REGISTERS: return softmax_registers(&s);
+    case CLUSTER_A_ROW: return softmax_cluster(&s);
     }
     return WEFT_OK;
 }
@@ -92,6 +109,8 @@ int weft_softmax_backward(int rung, float *dx, const float *dy, const float *y,
     case BLOCK_A_ROW: return softmax_block_backward(&d);
     case ROW_IN_SHARED: return softmax_shared_backward(&d);
     case SPLIT_ROWS: return softmax_split_backward(&d);
+    case ROW_IN_REGISTERS: return softmax_registers_backward(&d);
+    case CLUSTER_A_ROW: return softmax_cluster_backward(&d);
     }
     return WEFT_OK;
 }

@@ -41,6 +41,10 @@ int softmax_shared(const struct softening *s);
 int softmax_shared_backward(const struct differentiation *d);
 int softmax_split(const struct softening *s);
 int softmax_split_backward(const struct differentiation *d);
+int softmax_registers(const struct softening *s);
+int softmax_registers_backward(const struct differentiation *d);
+int softmax_cluster(const struct softening *s);
+int softmax_cluster_backward(const struct differentiation *d);
 
 /* ---- maxima and sums ----------------------------------------------------- */
 
@@ -97,14 +101,15 @@ static __device__ __forceinline__ pair merge_threads(pair value,
     return merge_lanes(lane < WARPS ? pairs_s[lane] : no_pair());
 }
 
+template <int COUNT>
 static __device__ __forceinline__ float max_threads(float value,
-                                                    float values_s[WARPS]) {
+                                                    float (&values_s)[COUNT]) {
     const int lane = threadIdx.x % WARP;
     value = max_lanes(value);
     __syncthreads(); // no thread uses the values of an earlier call
     if (lane == 0) values_s[threadIdx.x / WARP] = value;
     __syncthreads(); // the maxima of all warps are stored
-    return max_lanes(lane < WARPS ? values_s[lane] : -INFINITY);
+    return max_lanes(lane < COUNT ? values_s[lane] : -INFINITY);
 }
 
 static __device__ __forceinline__ float max_four(four v) {

@@ -54,7 +54,7 @@ def test_odd_rows_are_those_of_pytorch(rung):
         torch.testing.assert_close(got, want, rtol=1e-5, atol=2e-45, equal_nan=True)
 
 
-@pytest.mark.parametrize("power", only([5, 10], range(1, 14)))
+@pytest.mark.parametrize("power", only([5, 10], range(1, 15)))
 @pytest.mark.parametrize("rung", RUNGS)
 def test_lengths_next_to_powers_of_two(rung, power):
     for cols in (2**power - 1, 2**power, 2**power + 1):
@@ -69,7 +69,7 @@ def test_rows_that_begin_at_odd_addresses(rung, shift):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rung", ["block_a_row", "row_in_shared", "split_rows"])
+@pytest.mark.parametrize("rung", KERNELS[3:])
 def test_rows_longer_than_any_shared_memory(rung):
     # 32 blocks of the CPU target keep at most 32 * 24,576 numbers.
     x, dy = draw(1, 800_000), draw(1, 800_000, seed=1)

@@ -1,4 +1,4 @@
-/* 06_weights.cu -- the gradients of weight and bias, in a fixed order.
+/* 08_weights.cu -- the gradients of weight and bias, in a fixed order.
  *
  * dweight is the sum of dy * xhat over the rows, dbias that of dy.
  *

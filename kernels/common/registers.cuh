@@ -1,0 +1,65 @@
+/* registers.cuh -- rows, or slices of rows, that a block keeps in registers.
+ *
+ * A block has as few threads as hold its numbers, so each thread has many loads
+ * in flight, and a multiprocessor has many blocks. While some of them wait in a
+ * barrier, the others load and store. */
+#ifndef WEFT_REGISTERS_CUH
+#define WEFT_REGISTERS_CUH
+#include "rows.cuh"
+
+/* The threads that a multiprocessor holds. */
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ == 800 || __CUDA_ARCH__ == 900 || \
+    __CUDA_ARCH__ == 1000 || __CUDA_ARCH__ == 1030
+#define RESIDENT 2048
+#elif __CUDA_ARCH__ < 800
+#define RESIDENT 1024
+#else
+#define RESIDENT 1536
+#endif
+
+/* Groups of four that a thread keeps: of one array, or of each of two. */
+enum { GROUPS = 4, GROUPS_OF_BOTH = 2 };
+
+/* A block of `width` threads, each of which keeps GROUPS groups of four. A
+ * multiprocessor holds two of the largest blocks with 32 registers per thread.
+ * Smaller blocks leave a quarter of it free, so a thread has 40 registers. */
+template <int WIDTH, int GROUPS> struct holder {
+    enum {
+        width = WIDTH,
+        warps = WIDTH / WARP,
+        groups = GROUPS,
+        blocks = (WIDTH > 512 ? RESIDENT : RESIDENT / 4 * 3) / WIDTH
+    };
+};
+
+/* Return how many numbers the largest block holds. */
+static inline unsigned count_held(unsigned groups) { return 4096 * groups; }
+
+/* Return launch(h) for the smallest holder h of `count` numbers, which are at
+ * most count_held(GROUPS). */
+template <int GROUPS, class Launch>
+static int launch_holder(unsigned count, Launch launch) {
+    const unsigned threads = CEIL_DIV(count, 4u * GROUPS);
+    if (threads > 512) return launch(holder<1024, GROUPS>());
+    if (threads > 256) return launch(holder<512, GROUPS>());
+    if (threads > 128) return launch(holder<256, GROUPS>());
+    return launch(holder<128, GROUPS>());
+}
+
+/* Return how many blocks of the kernel run at the same time, at most `most`. On
+ * the CPU target it is the same on every machine. */
+template <class Kernel>
+static unsigned count_blocks(Kernel kernel, unsigned threads, unsigned most) {
+#ifdef __CUDACC__
+    int blocks = 1;
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, (int)threads,
+                                                  0);
+    blocks *= device_has(cudaDevAttrMultiProcessorCount);
+#else
+    const int blocks = 2;
+    (void)kernel, (void)threads;
+#endif
+    return min((unsigned)max(blocks, 1), most);
+}
+
+#endif
