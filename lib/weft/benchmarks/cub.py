@@ -23,6 +23,7 @@ _OUTPUTS: Mapping[str, Callable[[torch.Tensor], Sequence[torch.Tensor]]] = {
     "scan": lambda x: [torch.empty_like(x)],
     "compact": lambda x: [torch.empty_like(x), x.new_empty(1, dtype=torch.int64)],
     "histogram": lambda x: [x.new_empty(256, dtype=torch.int32)],
+    "sort": lambda x: [torch.empty_like(x)],
 }
 
 
@@ -47,7 +48,8 @@ def make_call(
     """
     if op not in _OUTPUTS or nvcc() is None:
         return None
-    function = getattr(_open_library(), f"bench_cub_{op}")
+    kind = f"_{inputs[0].dtype}".replace("torch.", "") if op == "sort" else ""
+    function = getattr(_open_library(), f"bench_cub_{op}{kind}")
     call = _Call(count=inputs[0].numel(), threshold=threshold)
     call.inputs[: len(inputs)] = [x.data_ptr() for x in inputs]
     size = ctypes.c_size_t()

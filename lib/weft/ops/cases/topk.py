@@ -44,6 +44,7 @@ BENCH = Bench(
         "k": lambda columns: 8 if columns < 2**16 else 64,
     },
     counted={"rows": lambda columns: max(1, 2**16 // columns)},
+    on_gpu={"rows": lambda columns: max(1, 2**28 // columns)},
     beside_copy=True,
     numpy={
         # Values without indices: NumPy has no faster function for them.
