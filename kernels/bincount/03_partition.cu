@@ -20,7 +20,7 @@ enum {
     BITS = 13, // of a place in a range, whose counts need 32 KB
     WIDTH = 1 << BITS,
     RANGES = THREADS, // at most; a thread per range
-    KEYS = 16,        // of a thread
+    KEYS = 32,        // of a thread
     TILE = KEYS * THREADS
 };
 
@@ -83,11 +83,14 @@ static __device__ __forceinline__ unsigned take_place(unsigned *taken_s,
 }
 
 /* Write the place of each number in its range to y, by ranges. A block takes a
- * tile of x. */
-static __global__ void sort_by_range(uint16_t *y, tally *next, const int32_t *x,
-                                     size_t count, unsigned bins) {
-    __shared__ unsigned taken_s[RANGES + 1]; // the last one: other numbers
-    __shared__ tally firsts_s[RANGES];
+ * tile of x. It first sorts the tile in shared memory, so that the lanes of a
+ * warp write neighbours. */
+static __global__ void __launch_bounds__(THREADS)
+    sort_by_range(uint16_t *y, tally *next, const int32_t *x, size_t count,
+                  unsigned bins) {
+    __shared__ unsigned numbers_s[TILE], taken_s[RANGES + 1], firsts_s[RANGES],
+        sums_s[WARPS];
+    __shared__ tally shifts_s[RANGES]; // from a place in the tile to one in y
     taken_s[threadIdx.x] = taken_s[RANGES] = 0;
     __syncthreads(); // no place is taken
     const size_t first = (size_t)blockIdx.x * TILE + threadIdx.x;
@@ -101,14 +104,23 @@ static __global__ void sort_by_range(uint16_t *y, tally *next, const int32_t *x,
     for (int j = 0; j < KEYS; j++)
         place[j] = take_place(taken_s, find_range((int)number[j], bins));
     __syncthreads(); // all places are taken
-    const unsigned own = taken_s[threadIdx.x];
-    if (own) firsts_s[threadIdx.x] = atomicAdd(next + threadIdx.x, (tally)own);
+    const unsigned own = taken_s[threadIdx.x], upto = scan_lanes(own);
+    const unsigned sum = __shfl_sync(0xffffffff, upto, WARP - 1);
+    unsigned all;
+    const unsigned before = add_earlier_warps(sum, sums_s, &all) + upto - own;
+    firsts_s[threadIdx.x] = before;
+    if (own)
+        shifts_s[threadIdx.x] =
+            atomicAdd(next + threadIdx.x, (tally)own) - before;
     __syncthreads(); // the tile has its places in all ranges
 #pragma unroll
     for (int j = 0; j < KEYS; j++)
         if (number[j] < bins)
-            y[firsts_s[number[j] >> BITS] + place[j]] =
-                (uint16_t)(number[j] % WIDTH);
+            numbers_s[firsts_s[number[j] >> BITS] + place[j]] = number[j];
+    __syncthreads(); // the tile is sorted
+    for (unsigned i = threadIdx.x; i < all; i += THREADS)
+        y[shifts_s[numbers_s[i] >> BITS] + i] =
+            (uint16_t)(numbers_s[i] % WIDTH);
 }
 
 /* Count the numbers of y from `begin` to `end`, which are in one range, in
@@ -119,6 +131,7 @@ static __device__ __forceinline__ void count_range(tally *counts,
                                                    tally begin, tally end) {
     for (unsigned i = threadIdx.x; i < WIDTH; i += WIDE) counts_s[i] = 0;
     __syncthreads(); // all counts are 0
+#pragma unroll 4
     for (tally i = begin + threadIdx.x; i < end; i += WIDE)
         atomicAdd(counts_s + y[i], 1u);
     __syncthreads(); // all numbers are counted
@@ -129,12 +142,13 @@ static __device__ __forceinline__ void count_range(tally *counts,
 
 /* Count a part of y; it may have several ranges. */
 static __global__ void __launch_bounds__(WIDE)
-    count_parts(tally *counts, const uint16_t *y, const tally *firsts) {
+    count_parts(tally *counts, const uint16_t *y, const tally *firsts,
+                unsigned ranges) {
     __shared__ unsigned counts_s[WIDTH];
-    const tally all = firsts[RANGES], length = CEIL_DIV(all, gridDim.x);
+    const tally all = firsts[ranges], length = CEIL_DIV(all, gridDim.x);
     const tally begin = min(blockIdx.x * length, all);
     const tally end = min(begin + length, all);
-    for (unsigned range = 0; range < RANGES; range++) {
+    for (unsigned range = 0; range < ranges; range++) {
         const tally from = max(begin, firsts[range]);
         const tally to = min(end, firsts[range + 1]);
         if (from < to)
@@ -161,7 +175,8 @@ static int queue_partition(const struct bincount *b, tally *firsts,
     sort_by_range<<<tiles, THREADS, 0, b->stream>>>(y, next, b->x, b->count,
                                                     b->bins);
     WEFT_LAUNCHED(sort_by_range);
-    count_parts<<<parts, WIDE, 0, b->stream>>>(counts, y, firsts);
+    count_parts<<<parts, WIDE, 0, b->stream>>>(counts, y, firsts,
+                                               CEIL_DIV(b->bins, WIDTH));
     WEFT_LAUNCHED(count_parts);
     return WEFT_OK;
 }
