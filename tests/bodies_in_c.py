@@ -53,6 +53,7 @@ def arguments() -> dict[Any, tuple[Any, ...]]:
     cases[bandwidth.keep_each] = floats, count, floats, 1, np.float32(1)
     for body in bandwidth.count_global, bandwidth.count_shared:
         cases[body] = count, images, 1
+    cases[bandwidth.keep_largest] = floats, count, floats, 1, 1, 1
     cases[bandwidth.add_tiles] = floats, floats, 1, 0
     for body in bandwidth.scan_tiles, bandwidth.scan_tiles_brent_kung:
         cases[body] = floats, floats, floats, 1, 0, 0

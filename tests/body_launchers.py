@@ -79,6 +79,9 @@ class Launchers:
         counts.zero_()
         self.run(self.counted, count, counts, x, count)
 
+    def topk(self, values, indices, x, rows, columns, k) -> None:
+        self.run(bandwidth.keep_largest, rows, values, indices, x, rows, columns, k)
+
     def scan(self, y, x, count, options) -> None:
         flags = (0, 0) if options == NULL else (options.exclusive, options.reverse)
         self._scan(y, x, count, *flags)

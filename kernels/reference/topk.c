@@ -181,29 +181,28 @@ static void append(struct best *b, const float *x, size_t column) {
     if (b->count == b->room) prune(b, x);
 }
 
-/* Return for each lane whether it exceeds the threshold or is NaN: -1 or 0. */
-SIMD_INLINE vint find_candidates(vfloat v, float threshold) {
-    return ~(vint)(v <= vsplat(threshold));
-}
-
-SIMD_INLINE int any_lane(vint v) {
+/* Return a bit for each lane that exceeds the threshold or is NaN. */
+SIMD_INLINE unsigned find_candidates(vfloat v, vfloat threshold) {
 #if defined(__AVX512F__)
-    return _mm512_test_epi32_mask((__m512i)v, (__m512i)v) != 0;
-#elif defined(__AVX__)
-    return !_mm256_testz_si256((__m256i)v, (__m256i)v);
+    return _mm512_cmp_ps_mask((__m512)v, (__m512)threshold, _CMP_NLE_UQ);
+#elif defined(__AVX2__)
+    return (unsigned)_mm256_movemask_ps((__m256) ~(vint)(v <= threshold));
 #else
-    int any = 0;
-    for (int i = 0; i < VLEN; i++) any |= v[i];
-    return any;
+    unsigned lanes = 0;
+    for (int i = 0; i < VLEN; i++)
+        lanes |= (unsigned)!(v[i] <= threshold[i]) << i;
+    return lanes;
 #endif
 }
 
-/* Append the candidates among columns `first` to `end`. A candidate may raise
- * the threshold for those behind it, so each is compared again. */
-static void append_some(struct best *b, const float *x, size_t first,
-                        size_t end) {
-    for (size_t i = first; i < end && !b->full; i++)
-        if (!(x[i] <= b->threshold)) append(b, x, i);
+/* Append the candidates among the lanes that a vector at `first` has as bits. A
+ * candidate may raise the threshold for the next one. */
+static void append_lanes(struct best *b, const float *x, size_t first,
+                         unsigned lanes) {
+    for (; lanes; lanes &= lanes - 1) {
+        const size_t column = first + (size_t)__builtin_ctz(lanes);
+        if (!(x[column] <= b->threshold)) append(b, x, column);
+    }
 }
 
 /* Append the candidates among columns `first` to `end`. */
@@ -211,17 +210,17 @@ static void append_all(struct best *b, const float *x, size_t first,
                        size_t end) {
     size_t i = first;
     for (; i + VECTORS * VLEN <= end && !b->full; i += VECTORS * VLEN) {
-        vint any = {0};
+        const vfloat threshold = vsplat(b->threshold);
+        unsigned lanes[VECTORS], any = 0;
         for (int j = 0; j < VECTORS; j++)
-            any |= find_candidates(vload(x + i + j * VLEN), b->threshold);
-        if (!any_lane(any)) continue;
-        for (int j = 0; j < VECTORS; j++) {
-            const size_t at = i + (size_t)j * VLEN;
-            if (any_lane(find_candidates(vload(x + at), b->threshold)))
-                append_some(b, x, at, at + VLEN);
-        }
+            any |= lanes[j] =
+                find_candidates(vload(x + i + j * VLEN), threshold);
+        if (any)
+            for (int j = 0; j < VECTORS; j++)
+                append_lanes(b, x, i + (size_t)j * VLEN, lanes[j]);
     }
-    append_some(b, x, i, end);
+    for (; i < end && !b->full; i++)
+        if (!(x[i] <= b->threshold)) append(b, x, i);
 }
 
 /* Write the k best entries in order. */

@@ -55,7 +55,9 @@ static __global__ void write_first(struct selection s, const entry *entries,
                                    size_t padded) {
     const size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
     const size_t row = i / s.k, place = i % s.k;
-    if (row < s.rows) write_result(s, row, place, entries[row * padded + place]);
+    if (row >= s.rows) return;
+    const entry e = entries[row * padded + place];
+    if (e != NOTHING) write_result(s, row, place, e);
 }
 
 int sort_and_write(const struct selection &s, entry *entries, size_t padded) {

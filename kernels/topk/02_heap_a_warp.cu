@@ -23,8 +23,8 @@ template <int KEPT> struct heap {
     __device__ __forceinline__ entry find(unsigned place) const {
         entry e = NOTHING;
 #pragma unroll
-        for (unsigned j = 0; j < KEPT; j++)
-            if (place / WARP == j) e = best[j];
+        for (unsigned j = 0; j < KEPT; j++) // no index, so all stay in registers
+            e |= place / WARP == j ? best[j] : NOTHING;
         return __shfl_sync(0xffffffff, e, (int)(place % WARP));
     }
     /* Insert an entry, which is the same in all lanes. The last one drops out. */
@@ -49,7 +49,8 @@ template <int KEPT> struct heap {
 };
 
 template <int KEPT>
-static __global__ void keep_best(struct selection s) {
+static __global__ void __launch_bounds__(THREADS)
+    keep_best(struct selection s) {
     const size_t row = (size_t)blockIdx.x * WARPS + threadIdx.x / WARP;
     if (row >= s.rows) return; // the whole warp
     const unsigned lane = threadIdx.x % WARP;

@@ -37,7 +37,7 @@ choose_digit(struct search *at, unsigned shift, unsigned sums_s[WARPS]) {
     if (above < wanted && wanted <= above + own) {
         at->floor |= (entry)digit << shift;
         at->wanted = wanted - above;
-        at->settled = own == wanted - above;
+        if (own == wanted - above) at->state = SETTLED;
         at->arrived = 0;
     }
 }
@@ -50,7 +50,7 @@ static __global__ void __launch_bounds__(THREADS)
     static_assert(DIGITS == THREADS, "a thread per digit");
     __shared__ unsigned counts_s[DIGITS], sums_s[WARPS], last_s;
     struct search *at = &searches[l.find_row()];
-    if (at->settled) return; // the whole block
+    if (at->state != SEARCHING) return; // the whole block
     const entry floor = at->floor;
     const unsigned keep = shift + DIGIT_BITS;
     const source from = choose_source(s, *at, l.find_row(), candidates);
@@ -78,6 +78,7 @@ static __global__ void collect(struct selection s, layout l,
                                size_t padded) {
     const size_t row = l.find_row();
     struct search *at = &searches[row];
+    if (at->state == WRITTEN) return; // the whole block
     const entry floor = at->floor;
     found += row * padded;
     visit(choose_source(s, *at, row, candidates), l, [&](entry e) {

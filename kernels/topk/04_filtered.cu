@@ -4,8 +4,8 @@
  * Idea:       read a sample first, spread over the row, in groups of sectors.
  *             The k-th largest of the groups' maxima is a floor: k numbers
  *             reach it, so no number below it is in the result. One pass copies
- *             the numbers from the floor on to a buffer, and rung 3 selects
- *             among them.
+ *             the numbers from the floor on to a buffer. A block selects
+ *             among them; if they are too many, rung 3 does.
  * Prediction: one reading of x, and a few percent for sample and buffer: one
  *             number of f in the sample leaves about k f candidates. In sorted
  *             rows the candidates of a few sectors join them.
@@ -16,8 +16,9 @@
 
 enum {
     SECTOR = 8,         // floats of 32 bytes, which memory moves at least
-    MOST_GROUPS = 4096, // whose maxima one block sorts in shared memory
-    CANDIDATES = 1 << 16 // at most about so many for random numbers
+    CANDIDATES = 1 << 15, // at most about so many for random numbers
+    STEP = 4 * WARP,      // numbers that a warp reads at once
+    LEAST_ROOM = 1024     // entries of the buffer, at least
 };
 
 /* The sample of a row: `groups` groups of `sectors` sectors of x. Neighbours in
@@ -28,10 +29,10 @@ struct sample {
 };
 
 /* Return the sample of a row. If a number of f is in the sample, that costs
- * 4 n / f bytes for the sample, and about 16 k f bytes for the candidates. */
+ * 4 n / f bytes for the sample, and about 30 k f bytes for the candidates. */
 static struct sample plan_sample(size_t columns, size_t k) {
     size_t f = 1;
-    while (f * f * 16 * k <= columns && 2 * f * k <= CANDIDATES) f *= 2;
+    while (f * f * 32 * k <= columns && 2 * f * k <= CANDIDATES) f *= 2;
     struct sample p;
     p.groups = (unsigned)round_up(2 * k < WARP ? WARP : 2 * k);
     p.sectors = (unsigned)(columns / f / SECTOR / p.groups);
@@ -61,7 +62,7 @@ static __global__ void find_maxima(entry *maxima, struct selection s,
 static __global__ void __launch_bounds__(THREADS)
     find_floors(struct search *searches, const entry *maxima, unsigned groups,
                 unsigned k, unsigned room) {
-    __shared__ entry maxima_s[MOST_GROUPS];
+    __shared__ entry maxima_s[SORTED];
     for (unsigned i = threadIdx.x; i < groups; i += THREADS)
         maxima_s[i] = maxima[(size_t)blockIdx.x * groups + i];
     __syncthreads(); // the maxima are stored
@@ -71,63 +72,105 @@ static __global__ void __launch_bounds__(THREADS)
     searches[blockIdx.x].room = room;
 }
 
-/* Append a warp's entries from the floor on to the candidates. A full buffer
- * receives no more, and then its count stays above its room. */
-static __device__ __forceinline__ void
-append(entry *candidates, struct search *at, const entry own[4], entry floor) {
-    unsigned votes[4], all = 0;
+/* A warp's own part of the candidates, in shared memory. */
+struct collector {
+    entry *own_s;   // (2 STEP)
+    unsigned count; // the same in all lanes
+
+    /* Add the lanes' entries from the floor on. */
+    __device__ __forceinline__ void add(const entry e[4], entry floor) {
 #pragma unroll
-    for (int k = 0; k < 4; k++) {
-        votes[k] = __ballot_sync(0xffffffff, own[k] >= floor);
-        all += __popc(votes[k]);
+        for (int k = 0; k < 4; k++) {
+            const unsigned votes = __ballot_sync(0xffffffff, e[k] >= floor);
+            const unsigned below = (1u << threadIdx.x % WARP) - 1;
+            if (e[k] >= floor) own_s[count + __popc(votes & below)] = e[k];
+            count += __popc(votes);
+        }
     }
-    if (all == 0) return; // the whole warp
-    unsigned first = 0;
-    if (threadIdx.x % WARP == 0) {
-        first = *(volatile unsigned *)&at->candidates;
-        if (first <= at->room) first = atomicAdd(&at->candidates, all);
+    /* Copy all entries to the row's candidates from `first` on, as far as there
+     * is room. */
+    __device__ __forceinline__ void copy(entry *candidates, unsigned first,
+                                         unsigned room) {
+        __syncwarp(); // the entries are stored
+        for (unsigned i = threadIdx.x % WARP; i < count; i += WARP)
+            if (first + i < room) candidates[first + i] = own_s[i];
+        __syncwarp(); // the entries are read
+        count = 0;
     }
-    first = __shfl_sync(0xffffffff, first, 0);
-    const unsigned below = (1u << threadIdx.x % WARP) - 1;
-#pragma unroll
-    for (int k = 0; k < 4; k++) {
-        const unsigned place = first + __popc(votes[k] & below);
-        if (own[k] >= floor && place < at->room) candidates[place] = own[k];
-        first += __popc(votes[k]);
-    }
+};
+
+/* Take places for `count` candidates, and return the first. The count of a full
+ * buffer stays above its room, and rises no further. */
+static __device__ __forceinline__ unsigned take_places(struct search *at,
+                                                       unsigned count) {
+    const unsigned first = *(volatile unsigned *)&at->candidates;
+    return first > at->room ? first : atomicAdd(&at->candidates, count);
 }
 
 static __global__ void __launch_bounds__(THREADS)
     filter(entry *candidates, struct search *searches, struct selection s,
            layout l) {
+    __shared__ entry entries_s[WARPS][2 * STEP];
+    __shared__ unsigned counts_s[WARPS], first_s;
     const size_t row = l.find_row();
     struct search *at = &searches[row];
     const float *x = s.x + row * s.columns;
     const source from = {x, NULL, s.columns, (uintptr_t)x % sizeof(float4) == 0};
     const entry floor = at->floor;
     const float least = find_value(floor, x);
-    const size_t step = (size_t)l.parts * THREADS * 4;
-    // All lanes of a warp begin together, since they vote.
+    candidates += row * at->room;
+    collector c = {entries_s[threadIdx.x / WARP], 0};
+    const size_t stride = (size_t)l.parts * THREADS * 4;
     size_t i = ((size_t)l.find_part() * THREADS + threadIdx.x) * 4;
-    for (; i / (4 * WARP) * (4 * WARP) < s.columns; i += step) {
+    // All lanes of a warp go on while one has numbers, since they vote.
+    for (; i / STEP * STEP < s.columns; i += stride) {
         const four v = load_four(from, i);
         entry own[4] = {NOTHING, NOTHING, NOTHING, NOTHING};
+        bool any = false;
 #pragma unroll
         for (int k = 0; k < 4; k++) // NaN is not less than a number
-            if (!(v.at[k] < least) && i + k < s.columns)
+            if (!(v.at[k] < least) && i + k < s.columns) {
                 own[k] = make_entry(v.at[k], i + k);
-        append(candidates + row * at->room, at, own, floor);
+                any = true;
+            }
+        if (!__any_sync(0xffffffff, any)) continue;
+        c.add(own, floor);
+        if (c.count <= STEP) continue; // there is room for another step
+        unsigned first = 0;
+        if (threadIdx.x % WARP == 0) first = take_places(at, c.count);
+        c.copy(candidates, __shfl_sync(0xffffffff, first, 0), at->room);
     }
+    unsigned all;
+    const unsigned earlier = add_earlier_warps(c.count, counts_s, &all);
+    if (threadIdx.x == 0) first_s = all ? take_places(at, all) : 0;
+    __syncthreads(); // first_s is stored
+    c.copy(candidates, first_s + earlier, at->room);
 }
 
-static __global__ void forget_floors(struct search *searches, size_t rows) {
-    const size_t row = (size_t)blockIdx.x * THREADS + threadIdx.x;
-    if (row < rows) searches[row].floor = 0;
+/* Write the result of each row of which few enough candidates are left to sort
+ * them in shared memory; the passes of rung 3 have nothing to do there. A block
+ * of MANY threads per row. */
+static __global__ void __launch_bounds__(MANY)
+    settle_rows(struct selection s, struct search *searches,
+                const entry *candidates) {
+    __shared__ entry kept_s[SORTED];
+    __shared__ unsigned count_s;
+    struct search *at = &searches[blockIdx.x];
+    candidates += (size_t)blockIdx.x * at->room;
+    const bool done = at->candidates <= at->room &&
+                      sort_best(kept_s, &count_s, candidates,
+                                at->candidates, (unsigned)s.k);
+    if (done)
+        for (unsigned i = threadIdx.x; i < s.k; i += MANY)
+            write_result(s, blockIdx.x, i, kept_s[i]);
+    if (threadIdx.x) return;
+    at->floor = 0; // as rung 3 begins
+    if (done) at->state = WRITTEN;
 }
 
 static int filter_rows(const struct selection &s) {
     const struct sample p = plan_sample(s.columns, s.k);
-    const unsigned room = (unsigned)(s.columns / 32);
+    const unsigned room = (unsigned)max(s.columns / 32, (size_t)LEAST_ROOM);
     const layout l = lay_out(s.rows, s.columns);
     const size_t groups = s.rows * p.groups;
     scratch memory(s.stream), more(s.stream);
@@ -144,15 +187,15 @@ static int filter_rows(const struct selection &s) {
     filter<<<l.count_blocks(), THREADS, 0, s.stream>>>(candidates, searches, s,
                                                        l);
     WEFT_LAUNCHED(filter);
-    forget_floors<<<blocks_for(s.rows), THREADS, 0, s.stream>>>(searches,
-                                                                s.rows);
-    WEFT_LAUNCHED(forget_floors);
+    settle_rows<<<(unsigned)s.rows, MANY, 0, s.stream>>>(s, searches,
+                                                         candidates);
+    WEFT_LAUNCHED(settle_rows);
     return select_rows(s, searches, candidates);
 }
 
 int topk_filtered(const struct selection *s) {
     // A sample of 2 k groups must be a small part of the row.
-    if (s->columns < 64 * s->k || s->columns < 4096 || 2 * s->k > MOST_GROUPS)
+    if (s->columns < 64 * s->k || s->columns < 4096 || 2 * s->k > SORTED)
         return topk_radix(s);
     const size_t rows = ((size_t)1 << 28) / s->columns;
     return run_groups(*s, rows < 1 ? 1 : min(rows, (size_t)GROUP_ROWS),

@@ -5,14 +5,22 @@
  *             notes the largest of its numbers. The k-th largest of these is a
  *             floor, as in rung 4: only the k threads that reach it look at
  *             their numbers again. They leave few candidates, which are sorted.
- * Prediction: one reading of x and no other traffic but the result. At most k
- *             threads have candidates, so their number is bounded for every
- *             order of x.
- * Limit:      shared memory. Rows for which it does not suffice use rung 4, or
- *             rung 3 if k is a large part of a row. */
-#include "topk.cuh"
+ *             Several blocks take parts of a longer row, and another one merges
+ *             the parts' k best.
+ * Prediction: one reading of x and, for a longer row, 16 k bytes per part. At
+ *             most k threads have candidates, so their number is bounded for
+ *             every order of x.
+ * Limit:      the merge. If the parts have more than 8192 entries for it, or if
+ *             shared memory has no room for all that may be candidates, the row
+ *             uses rung 4, or rung 3 if k is a large part of it. */
+#include "select.cuh"
 
-enum { SHORT = 4096, AHEAD = 8 }; // a warp's longest row; groups loaded at once
+enum {
+    SHORT = 4096,  // numbers of a warp's longest row
+    PART = 8192,   // numbers that a block keeps: 32 KiB
+    MERGED = 8192, // entries of all parts of a row
+    AHEAD = 8      // groups that a thread loads at once
+};
 
 /* The shared memory of a row: its numbers, then room for entries. */
 struct room {
@@ -25,11 +33,11 @@ struct room {
 
 /* Return the memory that WIDTH threads need for the largest set of candidates:
  * all numbers of k threads. */
-static struct room plan_room(const struct selection &s, unsigned width) {
-    const size_t own = CEIL_DIV(s.columns, 4 * (size_t)width) * 4;
-    const size_t most = s.k > width ? s.columns : min(s.columns, s.k * own);
+static struct room plan_room(unsigned columns, size_t k, unsigned width) {
+    const size_t own = CEIL_DIV(columns, 4 * width) * 4;
+    const size_t all = columns, most = k > width ? all : min(all, k * own);
     const size_t entries = round_up(most > width ? most : width);
-    return {(unsigned)CEIL_DIV(s.columns, 4) * 4, (unsigned)entries};
+    return {CEIL_DIV(columns, 4) * 4, (unsigned)entries};
 }
 
 /* Copy the row to shared memory, and return the thread's largest entry. */
@@ -73,22 +81,35 @@ keep_candidates(entry *kept_s, unsigned *count_s, const float *row_s,
     }
 }
 
-/* WIDTH threads, a warp or a block, handle a row. */
+/* Parts of rows: each row has `parts` of `length` numbers; the last one may be
+ * shorter. best: NULL if a part is a whole row, else the parts' k best entries
+ * (rows,parts,k), with NOTHING behind fewer. */
+struct division {
+    unsigned parts, length;
+    entry *best;
+};
+
+/* WIDTH threads, a warp or a block, handle a part of a row. Its entries have
+ * columns from the part's beginning on. */
 template <unsigned WIDTH, bool WIDE>
 static __global__ void __launch_bounds__(THREADS)
-    select_in_shared(struct selection s, struct room r) {
+    select_in_shared(struct selection s, struct division d, struct room r) {
     extern __shared__ entry memory_s[];
     __shared__ unsigned counts_s[WARPS];
-    const unsigned place = threadIdx.x / WIDTH; // of the row in the block
-    const size_t row = (size_t)blockIdx.x * (blockDim.x / WIDTH) + place;
+    const unsigned place = threadIdx.x / WIDTH; // of the part in the block
+    const size_t part = (size_t)blockIdx.x * (blockDim.x / WIDTH) + place;
+    const size_t row = part / d.parts;
     if (row >= s.rows) return; // all WIDTH threads
-    const unsigned columns = (unsigned)s.columns, k = (unsigned)s.k;
+    const size_t first = part % d.parts * d.length;
+    const unsigned columns = (unsigned)min((size_t)d.length, s.columns - first);
+    const unsigned k = (unsigned)s.k;
     const sharer<WIDE> own = {threadIdx.x % WIDTH, WIDTH};
     entry *kept_s = memory_s + place * (r.entries + r.columns / 2);
     float *row_s = (float *)(kept_s + r.entries);
     unsigned *count_s = &counts_s[place];
 
-    const entry most = keep_row(row_s, s.x + row * s.columns, columns, own);
+    const entry most =
+        keep_row(row_s, s.x + row * s.columns + first, columns, own);
     entry floor = NOTHING;
     if (own.own == 0) *count_s = 0;
     if (k <= WIDTH) {
@@ -106,37 +127,70 @@ static __global__ void __launch_bounds__(THREADS)
         kept_s[i] = NOTHING;
     wait_for<WIDTH>(); // the entries behind the candidates are stored
     sort_shared<WIDTH>(kept_s, padded, own.own);
-    for (unsigned i = own.own; i < k; i += WIDTH) {
-        s.values[row * k + i] = find_value(kept_s[i], row_s);
-        s.indices[row * k + i] = find_column(kept_s[i]);
-    }
+    for (unsigned i = own.own; i < k; i += WIDTH)
+        if (d.best) { // a column is stored inverted
+            d.best[part * k + i] = i < count ? kept_s[i] - first : NOTHING;
+        } else {
+            s.values[row * k + i] = find_value(kept_s[i], row_s);
+            s.indices[row * k + i] = find_column(kept_s[i]);
+        }
 }
 
 template <unsigned WIDTH, bool WIDE>
-static int launch_select(const struct selection &s, struct room r,
-                         size_t most_bytes) {
-    const size_t fit = most_bytes / r.count_bytes(), most = THREADS / WIDTH;
-    const size_t together = fit < most ? fit : most; // rows of a block
+static int launch_select(const struct selection &s, struct division d,
+                         struct room r) {
+    const size_t fit = count_room() * sizeof(float) / r.count_bytes();
+    const size_t most = THREADS / WIDTH, together = fit < most ? fit : most;
     const struct launch l = {"select_in_shared",
-                             (unsigned)CEIL_DIV(s.rows, together),
+                             (unsigned)CEIL_DIV(s.rows * d.parts, together),
                              (unsigned)together * WIDTH,
                              together * r.count_bytes(),
                              s.stream,
                              0};
-    return launch_kernel(l, select_in_shared<WIDTH, WIDE>, s, r);
+    return launch_kernel(l, select_in_shared<WIDTH, WIDE>, s, d, r);
+}
+
+static int select_parts(const struct selection &s, struct division d,
+                        struct room r, bool narrow) {
+    const bool wide = ((uintptr_t)s.x % 16 | s.columns % 4) == 0;
+    if (narrow)
+        return wide ? launch_select<WARP, true>(s, d, r)
+                    : launch_select<WARP, false>(s, d, r);
+    return wide ? launch_select<THREADS, true>(s, d, r)
+                : launch_select<THREADS, false>(s, d, r);
+}
+
+/* Write the k best of a row's `count` entries. A block per row. */
+static __global__ void __launch_bounds__(MANY)
+    merge_parts(struct selection s, const entry *best, unsigned count) {
+    __shared__ entry kept_s[SORTED];
+    __shared__ unsigned count_s;
+    best += (size_t)blockIdx.x * count;
+    sort_best(kept_s, &count_s, best, count, (unsigned)s.k);
+    for (unsigned i = threadIdx.x; i < s.k; i += MANY)
+        write_result(s, blockIdx.x, i, kept_s[i]);
+}
+
+static int select_and_merge(const struct selection &s, unsigned parts,
+                            struct room r) {
+    const unsigned count = parts * (unsigned)s.k;
+    scratch memory(s.stream);
+    WEFT_TRY(memory.claim("topk", s.rows * count * sizeof(entry)));
+    const struct division d = {parts, PART, (entry *)memory.memory};
+    WEFT_TRY(select_parts(s, d, r, false));
+    merge_parts<<<(unsigned)s.rows, MANY, 0, s.stream>>>(s, d.best, count);
+    WEFT_LAUNCHED(merge_parts);
+    return WEFT_OK;
 }
 
 int topk_batched(const struct selection *s) {
-    const size_t bytes = count_room() * sizeof(float);
-    if (s->columns > bytes / sizeof(float)) return topk_filtered(s);
-    const bool wide =
-        rows_are_aligned(s->x, s->x, s->x, (unsigned)s->columns);
-    const bool narrow = s->k <= WARP && s->columns <= SHORT;
-    const struct room r = plan_room(*s, narrow ? WARP : THREADS);
-    if (r.count_bytes() > bytes) return topk_filtered(s);
-    if (narrow)
-        return wide ? launch_select<WARP, true>(*s, r, bytes)
-                    : launch_select<WARP, false>(*s, r, bytes);
-    return wide ? launch_select<THREADS, true>(*s, r, bytes)
-                : launch_select<THREADS, false>(*s, r, bytes);
+    const unsigned parts = (unsigned)CEIL_DIV(s->columns, PART);
+    const unsigned length = parts > 1 ? PART : (unsigned)s->columns;
+    const bool narrow = s->k <= WARP && length <= SHORT;
+    const struct room r = plan_room(length, s->k, narrow ? WARP : THREADS);
+    if (r.count_bytes() > count_room() * sizeof(float)) return topk_filtered(s);
+    if (parts == 1) return select_parts(*s, {1, length, NULL}, r, narrow);
+    if (s->k * parts > MERGED || !can_sort_best(s->k * parts, s->k))
+        return topk_filtered(s);
+    return select_and_merge(*s, parts, r);
 }

@@ -10,11 +10,15 @@
 
 enum { DIGITS = 256, DIGIT_BITS = 8, GROUP_ROWS = 1024 };
 
+/* SETTLED: all entries from the floor on are wanted, and no others. WRITTEN: the
+ * row has its result. */
+enum search_state { SEARCHING, SETTLED, WRITTEN };
+
 /* What is known about a row's k-th largest entry. */
 struct search {
     entry floor;        // its digits so far; the others are 0
     unsigned wanted;    // how many entries with these digits are wanted
-    unsigned settled;   // 1: all entries from `floor` on are wanted
+    unsigned state;     // enum search_state
     unsigned arrived;   // blocks that have counted in this pass
     unsigned collected; // entries of the result that have been found
     // Where the k-th largest entry is: among candidates in memory, if there are
@@ -91,6 +95,64 @@ static __device__ __forceinline__ void visit(const source &from,
             if (i + k < from.count) use(make_entry(v.at[k], i + k));
     }
 }
+
+/* ---- entries of a row that one block selects from ------------------------- */
+
+enum {
+    MANY = 1024,  // threads of a block that is alone with a row
+    SORTED = 4096 // entries that it sorts in shared memory: 32 KiB
+};
+
+/* Return whether sort_best() succeeds for entries in any order. */
+static inline bool can_sort_best(size_t count, size_t k) {
+    return count <= SORTED || (k <= MANY && k * CEIL_DIV(count, MANY) <= SORTED);
+}
+
+/* Return the k-th largest of the threads' maxima, which k entries reach. */
+static __device__ __forceinline__ entry raise_floor(entry *kept_s,
+                                                    const entry *entries,
+                                                    unsigned count,
+                                                    unsigned k) {
+    entry most = NOTHING;
+    for (unsigned i = threadIdx.x; i < count; i += MANY)
+        most = max(most, entries[i]);
+    kept_s[threadIdx.x] = most;
+    __syncthreads(); // the maxima are stored
+    sort_shared<MANY>(kept_s, MANY, threadIdx.x);
+    const entry floor = kept_s[k - 1];
+    __syncthreads(); // all threads have read it
+    return floor;
+}
+
+/* Store the k largest of `count` entries in kept_s, the largest first. All MANY
+ * threads of a block call this. It fails, and returns false to all of them, if
+ * more than SORTED entries may be among the k largest. */
+static __device__ __forceinline__ bool
+sort_best(entry kept_s[SORTED], unsigned *count_s, const entry *entries,
+          unsigned count, unsigned k) {
+    entry floor = NOTHING;
+    if (threadIdx.x == 0) *count_s = 0;
+    if (count > SORTED && k <= MANY)
+        floor = raise_floor(kept_s, entries, count, k);
+    floor = max(floor, NOTHING + 1);
+    __syncthreads(); // no entry is kept
+    if (count > SORTED && k > MANY) return false;
+    for (unsigned i = threadIdx.x; i < count; i += MANY) {
+        if (entries[i] < floor) continue;
+        const unsigned place = atomicAdd(count_s, 1u);
+        if (place < SORTED) kept_s[place] = entries[i];
+    }
+    __syncthreads(); // the entries are stored
+    const unsigned kept = *count_s, padded = (unsigned)round_up(kept);
+    if (kept > SORTED) return false;
+    for (unsigned i = kept + threadIdx.x; i < padded; i += MANY)
+        kept_s[i] = NOTHING;
+    __syncthreads(); // the entries behind the kept ones are stored
+    sort_shared<MANY>(kept_s, padded, threadIdx.x);
+    return true;
+}
+
+/* ---- radix select -------------------------------------------------------- */
 
 /* Select the k largest entries of each row, and write them in order. Among
  * candidates (rows,room) it reads only those, where they are few enough.

@@ -122,7 +122,8 @@ static __host__ __device__ __forceinline__ size_t round_up(size_t count) {
 }
 
 /* Sort each row of entries (rows,padded), the largest first, and write the
- * first k. padded: a power of 2. Returns a weft_status. */
+ * first k. A row of NOTHING has its result already. padded: a power of 2.
+ * Returns a weft_status. */
 int sort_and_write(const struct selection &s, entry *entries, size_t padded);
 
 /* ---- rows ---------------------------------------------------------------- */

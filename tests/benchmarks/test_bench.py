@@ -118,9 +118,10 @@ def test_an_op_is_timed_beside_pytorch_with_its_error(op, target):
         assert row["error"] <= 3136 * 2.0**-24 and (row["error"] > 0 or op in EXACT)
 
 
-@pytest.mark.parametrize(
-    "op", ["bincount", "compact", "copy", "histogram", "reduce", "scan", "transpose"]
-)
+TIMED = ("bincount", "compact", "copy", "histogram", "reduce", "scan", "topk")
+
+
+@pytest.mark.parametrize("op", [*TIMED, "transpose"])
 def test_an_op_is_timed_beside_numpy_on_a_cpu(op):
     rows = bench_ops.rows(op, sizes=[64], samples=1, compiled=False)
     theirs = [row for row in rows if row["impl"] == "numpy"]
@@ -164,7 +165,7 @@ def test_memory_that_is_held_is_used_again():
     assert held * 10 < usual
 
 
-EXACT = ("relu", "maxpool2d", "copy", "transpose", "compact")
+EXACT = ("relu", "maxpool2d", "copy", "transpose", "compact", "topk")
 EXACT += ("histogram", "bincount")
 
 

@@ -29,9 +29,9 @@ pytestmark = pytest.mark.filterwarnings(
 NUMBERS = {
     **{"n": 4, "c": 3, "ic": 3, "oc": 2, "h": 6, "w": 5, "kh": 3, "kw": 2, "d": 5},
     **{"in": 5, "out": 3, "classes": 7, "count": 12, "lr": 0.25, "padding": 1},
-    **{"rows": 3, "cols": 4, "threshold": 0.25, "bins": 7},
+    **{"rows": 3, "cols": 4, "columns": 4, "k": 2, "threshold": 0.25, "bins": 7},
 }
-NO_GRADIENTS = "bincount", "compact", "histogram", "sgd"
+NO_GRADIENTS = "bincount", "compact", "histogram", "sgd", "topk"
 WITH_GRADIENTS = [op for op in OPS if op not in NO_GRADIENTS]
 
 
@@ -61,7 +61,12 @@ class Call:
             line = str(error)
             assert "\n" not in line and self.op in line.partition(":")[0], line
             return line
-        return torch.as_tensor(y)
+        return torch.as_tensor(first(y))
+
+
+def first(y: Any) -> Any:
+    """Return the first of several results: the numbers, in front of their places."""
+    return y[0] if isinstance(y, tuple) else y
 
 
 def padded(x, weight, bias, padding):
@@ -83,7 +88,9 @@ def call_of(op: str) -> Call:
         return Call(op, args, torch.matmul, torch.matmul)
     spec = cases_file(op).OP
     stable = {"conv2d": padded, "batchnorm2d": centred}
-    return Call(op, spec.draw(NUMBERS), spec.twin, stable.get(op, spec.twin))
+    twins = spec.twin, stable.get(op, spec.twin)
+    numbers = [lambda *args, twin=twin: first(twin(*args)) for twin in twins]
+    return Call(op, spec.draw(NUMBERS), *numbers)
 
 
 def same(got: torch.Tensor, want: torch.Tensor) -> bool:
@@ -281,6 +288,7 @@ OPTIONS = {  # values that raise an error of one line, by (op, option)
     ("batchnorm2d", "eps"): ["x", None, float("nan"), -1.0, [1.0, 2.0]],
     ("bincount", "bins"): [0, -1, 1.5, "x", None, [1, 2], 2**31],
     ("compact", "threshold"): ["x", None, [1.0, 2.0]],
+    ("topk", "k"): [0, -1, 5, 1.5, None, "x", [1, 2], float("nan"), 2**70],
     ("sgd", "lr"): ["x", None, float("nan"), float("inf"), [1.0, 2.0]],
     ("matmul", "alpha"): ["x", None, [1.0, 2.0]],
     ("matmul", "precision"): [3, [], {}, b"x", "x", np.ones(1)],

@@ -23,9 +23,9 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 NUMBERS = {
     **{"n": 4, "c": 3, "ic": 3, "oc": 2, "h": 6, "w": 5, "kh": 3, "kw": 2, "d": 5},
     **{"in": 5, "out": 3, "classes": 7, "count": 12, "lr": 0.25, "padding": 1},
-    **{"rows": 3, "cols": 4, "threshold": 0.25, "bins": 7},
+    **{"rows": 3, "cols": 4, "columns": 4, "k": 2, "threshold": 0.25, "bins": 7},
 }
-NO_GRADIENTS = "bincount", "compact", "histogram", "sgd"
+NO_GRADIENTS = "bincount", "compact", "histogram", "sgd", "topk"
 DECLARED = [op for op in OPS if op != "matmul"]
 RUNGS = ["naive", None]
 Found = list[torch.Tensor | None] | str
@@ -33,6 +33,11 @@ Found = list[torch.Tensor | None] | str
 
 def is_float(x: Any) -> bool:
     return isinstance(x, torch.Tensor) and x.is_floating_point()
+
+
+def first(y: Any) -> torch.Tensor:
+    """Return the first of several results: the numbers, in front of their places."""
+    return y[0] if isinstance(y, tuple) else y
 
 
 def close(got: torch.Tensor, want: torch.Tensor) -> None:
@@ -47,7 +52,7 @@ def result(function: Callable, args: Sequence[Any], gradients: bool) -> Found:
     """Return the result of a call and the gradients of its arguments, or the error."""
     args = [x.clone().requires_grad_(gradients) if is_float(x) else x for x in args]
     try:
-        y = function(*args)
+        y = first(function(*args))
     except weft.ArgumentError as error:
         return str(error)
     results: list[torch.Tensor | None] = [y.detach()]
@@ -73,7 +78,7 @@ def want_the_same(
 
     def ours(*args: Any) -> torch.Tensor:
         moved = [x.to(device) if isinstance(x, torch.Tensor) else x for x in args]
-        y = getattr(ops, op)(*moved, **named)
+        y = first(getattr(ops, op)(*moved, **named))
         assert y.device.type == torch.device(device).type
         return y.cpu()
 

@@ -100,6 +100,7 @@ FEW = {
     "scan": "count=33",
     "sgd": "count=32",
     "softmax": "rows=5, cols=2",
+    "topk": "ties, k=20",
     "transpose": "rows=3, cols=5",
 }
 
@@ -138,6 +139,7 @@ LONG += (
     "rows=6",
     "rows=1",
     "rows=256",
+    "columns=9000",
 )
 FEWER = {
     "scan": ("count=33", "count=257, exclusive, reverse"),  # one tile, and two

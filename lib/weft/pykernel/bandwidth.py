@@ -1,7 +1,8 @@
 """First rungs of ops that memory limits, as Python functions.
 
 They are those of copy, transpose, softmax, compact, scan and histogram. Each matches
-its rung in kernels/<op> line by line. The arguments follow the rules of bodies.py.
+its rung in kernels/<op> line by line. keep_largest() has the idea of topk's rung 2 in
+its simplest form. The arguments follow the rules of bodies.py.
 """
 
 import math
@@ -101,6 +102,36 @@ def count_shared(counts, x, count):
     own = counts_s[cuda.threadIdx.x]
     if own > 0:
         cuda.atomic.add(counts, cuda.threadIdx.x, own)
+
+
+def exceeds(a, b):
+    """Return whether a is larger than b; NaN is larger than all other numbers."""
+    return a > b or (a != a and b == b)
+
+
+def keep_largest(values, indices, x, rows, columns, k):
+    """Write the k largest numbers of each row of x (rows,columns), with a thread per
+    row.
+
+    values (rows,k), the largest first; indices: int64 (rows,k), their columns. Of equal
+    numbers, the one with the lower column comes first.
+    """
+    row = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if row >= rows:
+        return
+    first = row * columns
+    best = row * k
+    for i in range(columns):
+        own = x[first + i]
+        place = min(i, k)  # as many numbers have been kept
+        while place > 0 and exceeds(own, values[best + place - 1]):
+            if place < k:  # a worse number moves; the k-th drops out
+                values[best + place] = values[best + place - 1]
+                indices[best + place] = indices[best + place - 1]
+            place -= 1
+        if place < k:
+            values[best + place] = own
+            indices[best + place] = i
 
 
 def kogge_stone(own, sums):

@@ -68,13 +68,14 @@ def cases(generator) -> Iterator[Case]:
         yield case
     columns, k = 9000, 5  # one filtered row: its columns exceed those of a sample
     for title, x in _odd_rows(random(generator, 1, columns)).items():
-        case = _make_case(title, x, k)
+        case = _make_case(f"{title}, columns={columns}", x, k)
         case.every_order = False
         yield case
     special = torch.tensor([_SPECIAL * 5, sorted(_SPECIAL[1:] + [0.0]) * 5])
     for k in (1, 7, 40):
         yield _make_case(f"special numbers, k={k}", special, k)
-    yield _make_case("ties", torch.randint(4, (4, 60), generator=generator).float(), 20)
+    ties = torch.randint(4, (4, 60), generator=generator).float()
+    yield _make_case("ties, k=20", ties, 20)
     case = _make_case("shifted by 1", random(generator, 3, 64), 4)
     case.shift = {"x": 1, "values": 1, "indices": 1}
     yield case

@@ -1,0 +1,178 @@
+"""topk: ties, special numbers, orders of rows and of threads, and all its ways."""
+
+import numpy as np
+import pytest
+import torch
+from conftest import want_memory
+
+import weft
+from weft.base.errors import ArgumentError
+from weft.benchmarks import counted
+from weft.toolchain import native
+
+RUNGS = [rung.name for rung in native.rungs("topk")]
+KERNELS = RUNGS[1:]
+SHARED = 1 << 16  # numbers from which threads of plain C share a row
+SECTOR = 8  # numbers of a sector, as the sample of "filtered" reads them
+
+
+def draw(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def select(x: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the values and indices of a stable sort, which has topk's order."""
+    order = x.sort(dim=-1, descending=True, stable=True)
+    return order.values[..., :k], order.indices[..., :k]
+
+
+def want_same(x: torch.Tensor, k: int, rung: str) -> None:
+    """Assert that values have the right bits, and that indices are right."""
+    values, indices = weft.topk(x, k, rung=rung)
+    _, places = select(x, k)
+    assert torch.equal(indices, places), (rung, k)
+    numbers = x.gather(-1, places)
+    assert torch.equal(values.view(torch.int32), numbers.view(torch.int32)), rung
+
+
+@pytest.mark.parametrize("rung", RUNGS)
+def test_the_lower_index_of_equal_numbers_comes_first(rung):
+    for k in (1, 5, 90):
+        want_same(torch.ones(2, 90), k, rung)
+        want_same(draw(2, 90).round(), k, rung)
+        want_same(torch.tensor([-0.0, 0.0]).repeat(2, 45), k, rung)
+
+
+@pytest.mark.parametrize("rung", RUNGS)
+def test_nan_is_the_largest_and_every_bit_stays(rung):
+    bits = [0x7FC00001, -1, 0x7F800000, -0x800000, -(2**31), 0, 1, -(2**31) + 1]
+    special = torch.tensor(bits, dtype=torch.int32).view(torch.float32)
+    for k in (1, 3, 17, 40):
+        want_same(special.repeat(2, 5), k, rung)
+    want_same(torch.full((1, 70), torch.nan), 40, rung)
+    want_same(torch.full((1, 70), -torch.inf), 40, rung)
+
+
+@pytest.mark.parametrize("rung", RUNGS)
+@pytest.mark.parametrize("columns", [31, 32, 33, 255, 257, 1024, 1025])
+def test_every_part_of_a_row_and_the_whole_of_it(rung, columns):
+    x = draw(2, columns)
+    for k in {1, 2, columns // 2, columns - 1, columns}:
+        want_same(x, k, rung)
+
+
+@pytest.mark.parametrize("rung", KERNELS)
+def test_another_schedule_gives_the_same_bits(rung):
+    library, x = native.library("topk", "cpu"), draw(1, 4500).round(decimals=1)
+    x = x if rung != "sort" else x[:, :600]
+    try:
+        for order in range(6):
+            library.call("weft_set_order", order)
+            want_same(x, 20, rung)
+    finally:
+        library.call("weft_set_order", 0)
+
+
+def fool_sample(columns: int, low: float) -> torch.Tensor:
+    """Return a row whose numbers are above `low` only where no sample looks.
+
+    A sample begins with a sector whose number is a multiple of a power of 2.
+    """
+    x = draw(1, columns).abs() + low
+    return torch.where(torch.arange(columns) // SECTOR % 2 == 0, low, x)
+
+
+@pytest.mark.parametrize("k", [8, 100])
+@pytest.mark.parametrize("columns", [1 << 14, 1 << 17])
+def test_a_sample_that_shows_nothing_costs_time_only(columns, k):
+    want_same(fool_sample(columns, -1.0), k, "filtered")
+
+
+@pytest.mark.parametrize(("columns", "k"), [(8193, 7), (40_000, 64), (40_001, 200)])
+def test_blocks_share_a_long_row(columns, k):
+    want_same(draw(2, columns), k, "batched")
+    want_same(draw(2, columns).sort().values, k, "batched")
+    want_same(torch.zeros(1, columns), k, "batched")
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("rows, columns", [(1, SHARED + 5), (3, 70_000), (40, 999)])
+def test_plain_c_gives_the_same_for_any_number_of_threads(rows, columns, threads):
+    library, x = native.library("topk", "cpu"), draw(rows, columns).round(decimals=2)
+    library.call("weft_set_threads", threads)
+    try:
+        for k in (1, 64, 900):
+            want_same(x, k, "reference")
+            want_same(x.sort().values, k, "reference")
+        want_same(torch.zeros(rows, columns), 300, "reference")
+    finally:
+        library.call("weft_set_threads", 0)
+
+
+def test_plain_c_selects_most_of_a_row():
+    x = draw(100_003)
+    want_same(x[None], 60_000, "reference")
+    want_same(x.sort().values[None], 100_003, "reference")
+
+
+@pytest.mark.parametrize("rung", ["reference", "batched"])
+def test_dimensions_and_numpy(rung):
+    x = draw(2, 3, 40)
+    for lead in (x, x[0], x[0, 0]):
+        values, indices = weft.topk(lead, 4, rung=rung)
+        want, places = torch.topk(lead, 4)
+        assert torch.equal(values, want) and torch.equal(indices, places)
+    values, indices = weft.topk(x.numpy(), 4, rung=rung)
+    assert isinstance(values, np.ndarray) and values.dtype == np.float32
+    assert isinstance(indices, np.ndarray) and indices.dtype == np.int64
+    values, indices = weft.topk(x[:0], 4, rung=rung)
+    assert values.shape == indices.shape == (0, 3, 4)
+
+
+def test_what_it_refuses():
+    for k in (0, 4):
+        with pytest.raises(ArgumentError, match=rf"k = {k}, want 1 to 3, the number"):
+            weft.topk(torch.zeros(2, 3), k)
+    with pytest.raises(ArgumentError, match="no gradient flows to x"):
+        weft.topk(torch.zeros(3, requires_grad=True), 1)
+    with pytest.raises(ArgumentError, match="largest=False: its kernels support only"):
+        weft.topk(torch.zeros(3), 1, largest=False)
+    lib, x = native.library("topk", "cpu"), torch.zeros(1)
+    floats = native.pointer(x, "float *")
+    places = native.pointer(torch.zeros(1, dtype=torch.int64), "int64_t *")
+    for rows, columns, words in (
+        (1, 2**32, r"columns = 4294967296, want 1 to 4294967295"),
+        (2**31, 1, r"rows = 2147483648, want 1 to 2147483647"),
+        (2**20, 2**20, r"x would have 1099511627776 elements"),
+    ):
+        arguments = floats, places, floats, rows, columns, 1, native.NULL
+        with pytest.raises(ArgumentError, match=words):
+            lib.call("weft_topk", 0, *arguments)
+
+
+def test_the_last_rung_moves_what_it_must():
+    (row,) = counted.rows("topk", [1024], ["batched"])
+    assert row["over_floor"] == 1 and row["kernels"] == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("columns", [2**14, 2**16, 2**20, 2**22])
+def test_the_last_rung_moves_little_more_for_long_rows(columns):
+    (row,) = counted.rows("topk", [columns], ["batched"])
+    assert 1 <= row["over_floor"] <= 1.05
+
+
+@pytest.mark.slow
+def test_a_filter_reads_a_row_once():
+    rows = {r["rung"]: r["over_floor"] for r in counted.rows("topk", [2**20], KERNELS[2:])}
+    assert rows["filtered"] < 1.1 and rows["radix_select"] > 3
+
+
+@pytest.mark.slow
+def test_more_than_2_to_the_31_columns():
+    want_memory(10)
+    x = torch.zeros(2**31 + 17)  # untouched pages take no memory
+    x[[5, 2**31 - 1, 2**31, -1]] = torch.arange(1.0, 5)
+    values, indices = weft.topk(x, 5)
+    assert values.tolist() == [4, 3, 2, 1, 0]
+    assert indices.tolist() == [2**31 + 16, 2**31, 2**31 - 1, 5, 0]
