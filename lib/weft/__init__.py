@@ -49,7 +49,7 @@ __all__ = make_lazy(
         ),
         "toolchain.native": ("reload", "rungs", "set_threads"),
         "pykernel.numba": ("numba_jit",),
-        "ops": [path.stem for path in _CASES.glob("[!_]*.py")],
+        "ops": [path.stem for path in _CASES.glob("[!_]*.py")] + ["argsort"],
         "ops.check": ("check_op",),
         "see.pictures.show": ("show",),
         "see.pictures.latency": ("latency",),

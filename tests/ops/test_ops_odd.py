@@ -31,7 +31,7 @@ NUMBERS = {
     **{"in": 5, "out": 3, "classes": 7, "count": 12, "lr": 0.25, "padding": 1},
     **{"rows": 3, "cols": 4, "columns": 4, "k": 2, "threshold": 0.25, "bins": 7},
 }
-NO_GRADIENTS = "bincount", "compact", "histogram", "sgd", "topk"
+NO_GRADIENTS = "bincount", "compact", "histogram", "sgd", "sort", "topk"
 WITH_GRADIENTS = [op for op in OPS if op not in NO_GRADIENTS]
 
 
@@ -214,6 +214,8 @@ def test_an_odd_array_gives_what_pytorch_gives_or_one_line(op, odd):
 @pytest.mark.parametrize("op", OPS)
 def test_what_no_op_takes_is_one_line_with_the_arrays_name(op, odd):
     call = call_of(op)
+    if odd == "int32" and op == "sort":
+        pytest.skip("sort takes int32")
     for at in call.arrays:
         args = changed(call, at, REFUSED[odd])
         line = call.tried(args)
@@ -289,6 +291,7 @@ OPTIONS = {  # values that raise an error of one line, by (op, option)
     ("bincount", "bins"): [0, -1, 1.5, "x", None, [1, 2], 2**31],
     ("compact", "threshold"): ["x", None, [1.0, 2.0]],
     ("topk", "k"): [0, -1, 5, 1.5, None, "x", [1, 2], float("nan"), 2**70],
+    ("sort", "descending"): ["x", None, 0.5, [1, 0]],
     ("sgd", "lr"): ["x", None, float("nan"), float("inf"), [1.0, 2.0]],
     ("matmul", "alpha"): ["x", None, [1.0, 2.0]],
     ("matmul", "precision"): [3, [], {}, b"x", "x", np.ones(1)],

@@ -25,7 +25,7 @@ NUMBERS = {
     **{"in": 5, "out": 3, "classes": 7, "count": 12, "lr": 0.25, "padding": 1},
     **{"rows": 3, "cols": 4, "columns": 4, "k": 2, "threshold": 0.25, "bins": 7},
 }
-NO_GRADIENTS = "bincount", "compact", "histogram", "sgd", "topk"
+NO_GRADIENTS = "bincount", "compact", "histogram", "sgd", "sort", "topk"
 DECLARED = [op for op in OPS if op != "matmul"]
 RUNGS = ["naive", None]
 Found = list[torch.Tensor | None] | str

@@ -6,7 +6,8 @@ float32 on one device, which determines the target; torch's current stream is us
 an array is empty, the result is PyTorch's, without a launch. NumPy arrays give a NumPy
 array, all others a torch tensor. `rung` names the implementation ("reference", "naive",
 ...; weft.rungs(op) lists them). By default it is the fastest fp32 rung for the target.
-matmul (products.py) also takes 16-bit floats, transposed views, batches and vectors.
+matmul (products.py) also takes 16-bit floats, transposed views, batches and vectors;
+sort and argsort take int32, uint32 and float32.
 Bad input raises weft.ArgumentError (a ValueError) whose message contains the numbers.
 
     op, plan     a Python function with gradients, made from an op's description and
@@ -14,6 +15,7 @@ Bad input raises weft.ArgumentError (a ValueError) whose message contains the nu
     cases/       a file per op: its twin in PyTorch, shapes, cases to check, and error
                  bounds against float64
     products     matmul()
+    orders       argsort()
     calls        code shared by all ops: arrays in, calls of C, arrays out
     check        checks of every rung against float64, with poisoned outputs, and of
                  backward passes against finite differences; only checked rungs are
@@ -21,9 +23,10 @@ Bad input raises weft.ArgumentError (a ValueError) whose message contains the nu
 """
 
 from .cases import OPS, cases_file
+from .orders import argsort as argsort
 from .products import matmul as matmul
 
-__all__ = [*OPS]  # each op is a file in cases/
+__all__ = [*OPS, "argsort"]  # each op is a file in cases/
 
 for _op in OPS:
     if _found := getattr(cases_file(_op), "OP", None):
