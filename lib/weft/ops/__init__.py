@@ -3,9 +3,10 @@
 Every function takes torch tensors (CPU or CUDA; gradients flow), NumPy arrays, or
 anything with __cuda_array_interface__ or DLPack (forward only). Arrays are contiguous
 float32 on one device, which determines the target; torch's current stream is used.
-histogram takes uint8, and bincount int32. If an array is empty, the result is PyTorch's, without a launch. NumPy arrays give a NumPy
-array, all others a torch tensor. `rung` names the implementation ("reference", "naive",
-...; weft.rungs(op) lists them). By default it is the fastest fp32 rung for the target.
+histogram takes uint8, and bincount int32. If an array is empty, the result is
+PyTorch's, without a launch. NumPy arrays give a NumPy array, all others a torch tensor.
+`rung` names the implementation ("reference", "naive", ...; weft.rungs(op) lists them).
+By default it is the fastest fp32 rung for the target.
 matmul (products.py) also takes 16-bit floats, transposed views, batches and vectors.
 Bad input raises weft.ArgumentError (a ValueError) whose message contains the numbers.
 
