@@ -140,6 +140,13 @@ def test_an_op_of_rows_is_timed_beside_a_copy(capsys):
     assert "of_copy" in capsys.readouterr().out
 
 
+def test_ops_that_wait_for_the_gpu_are_not_timed_in_graphs():
+    timers = {op: bench_ops._choose_timer(op, True) for op in bench_ops.PROBLEMS}
+    events = {op for op, timer in timers.items() if timer == "event"}
+    assert events == {"bincount", "compact", "histogram"}
+    assert bench_ops._choose_timer("relu", False) == "wall"
+
+
 HELD = """
 import resource
 import torch

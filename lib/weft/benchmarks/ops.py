@@ -88,7 +88,8 @@ def rows(
     number per contender; a rung that reaches SLOWEST seconds gets fewer. compiled:
     whether PyTorch's compiled op also competes on a GPU. timer: "" means "graph" on a
     GPU; "event" includes the host's launches. It is the default if the host waits for
-    the length of the result, which a graph does not allow. Raises ArgumentError for an
+    the length of the result, or PyTorch's op for a number, which a graph does not
+    allow. Raises ArgumentError for an
     unknown rung and Mismatch for a wrong result.
     """
     make, usual = PROBLEMS[op]
@@ -98,8 +99,7 @@ def rows(
     plain = [r for r in usable if r.targets == (target.type,) or target.type == "cuda"]
     selection = [lib.rung(name) for name in rungs] or plain
     on_gpu = target.type == "cuda"
-    in_graph = on_gpu and not cases_file(op).OP.length
-    timer = timer or ("graph" if in_graph else "event" if on_gpu else "wall")
+    timer = timer or _choose_timer(op, on_gpu)
     results = []
     steps = len(selection) + len(sizes or usual)
     with Progress(f"measuring {op}", steps, "steps", delay=PATIENCE) as job:
@@ -113,6 +113,14 @@ def rows(
             results += _race(op, problem, ours, peers, target, timer, samples)
             job.update()
     return results
+
+
+def _choose_timer(op: str, on_gpu: bool) -> str:
+    """Return the default timer; see rows()."""
+    if not on_gpu:
+        return "wall"
+    waits = cases_file(op).OP.length or cases_file(op).BENCH.torch_waits
+    return "event" if waits else "graph"
 
 
 def _race(op, problem, ours, peers, device, timer, samples) -> list[dict[str, Any]]:
