@@ -10,19 +10,20 @@
  *             number of f in the sample leaves about k f candidates. In sorted
  *             rows the candidates of a few sectors join them.
  * Limit:      more candidates than the buffer has room for, a 32nd of the row:
- *             then rung 3 selects in the row itself, so the result is right, and
- *             only late. Short rows need kernels of their own: rung 5. */
+ *             then rung 3 selects in the row itself, so the result is right,
+ * and only late. Short rows need kernels of their own: rung 5. */
 #include "select.cuh"
 
 enum {
-    SECTOR = 8,         // floats of 32 bytes, which memory moves at least
+    SECTOR = 8,           // floats of 32 bytes, which memory moves at least
     CANDIDATES = 1 << 15, // at most about so many for random numbers
     STEP = 4 * WARP,      // numbers that a warp reads at once
     LEAST_ROOM = 1024     // entries of the buffer, at least
 };
 
 /* The sample of a row: `groups` groups of `sectors` sectors of x. Neighbours in
- * the sample are `stride` sectors apart in x, and belong to different groups. */
+ * the sample are `stride` sectors apart in x, and belong to different groups.
+ */
 struct sample {
     unsigned groups, sectors;
     size_t stride;
@@ -115,7 +116,8 @@ static __global__ void __launch_bounds__(THREADS)
     const size_t row = l.find_row();
     struct search *at = &searches[row];
     const float *x = s.x + row * s.columns;
-    const source from = {x, NULL, s.columns, (uintptr_t)x % sizeof(float4) == 0};
+    const source from = {x, NULL, s.columns,
+                         (uintptr_t)x % sizeof(float4) == 0};
     const entry floor = at->floor;
     const float least = find_value(floor, x);
     candidates += row * at->room;
@@ -157,9 +159,9 @@ static __global__ void __launch_bounds__(MANY)
     __shared__ unsigned count_s;
     struct search *at = &searches[blockIdx.x];
     candidates += (size_t)blockIdx.x * at->room;
-    const bool done = at->candidates <= at->room &&
-                      sort_best(kept_s, &count_s, candidates,
-                                at->candidates, (unsigned)s.k);
+    const bool done =
+        at->candidates <= at->room &&
+        sort_best(kept_s, &count_s, candidates, at->candidates, (unsigned)s.k);
     if (done)
         for (unsigned i = threadIdx.x; i < s.k; i += MANY)
             write_result(s, blockIdx.x, i, kept_s[i]);
