@@ -17,6 +17,7 @@
 #include "simd.h"
 
 enum {
+    FEW = 32,         // entries that are sorted by counting
     SPARE = 256,      // entries of a buffer, at least, beyond the k best
     VECTORS = 4,      // that are compared before a branch
     MAXIMA = 256,     // vectors of maxima that find_floor() keeps, at most
@@ -76,21 +77,27 @@ static size_t split(entry *e, size_t count, uint64_t *seed) {
     return kept;
 }
 
-/* Sort a few entries, the largest first. */
-static void insert_all(entry *e, size_t count) {
-    for (size_t i = 1; i < count; i++) {
-        const entry own = e[i];
-        size_t at = i;
-        for (; at > 0 && e[at - 1] < own; at--) e[at] = e[at - 1];
-        e[at] = own;
-    }
+/* Return how many of a few entries are larger than one of them, which is its
+ * place in order. No branch depends on the entries. */
+static size_t find_place(const entry *e, size_t count, entry own) {
+    size_t place = 0;
+    for (size_t i = 0; i < count; i++) place += e[i] > own;
+    return place;
+}
+
+/* Sort at most FEW entries, of which no two are equal, the largest first. */
+static void sort_few(entry *e, size_t count) {
+    entry sorted[FEW];
+    for (size_t i = 0; i < count; i++)
+        sorted[find_place(e, count, e[i])] = e[i];
+    memcpy(e, sorted, count * sizeof *e);
 }
 
 /* Move the k largest of `count` entries, of which no two are equal, to the
  * front. e[k - 1] becomes the least of them. */
 static void select_best(entry *e, size_t count, size_t k) {
     uint64_t seed = count;
-    while (count > 32) {
+    while (count > FEW) {
         const size_t kept = split(e, count, &seed);
         if (kept < k) {
             e += kept, count -= kept, k -= kept;
@@ -104,18 +111,18 @@ static void select_best(entry *e, size_t count, size_t k) {
             count = kept;
         }
     }
-    insert_all(e, count);
+    sort_few(e, count);
 }
 
 /* Sort entries of which no two are equal, the largest first. */
 static void sort_entries(entry *e, size_t count) {
-    while (count > 32) {
+    while (count > FEW) {
         const size_t half = count / 2;
         select_best(e, count, half);
         sort_entries(e, half);
         e += half, count -= half;
     }
-    insert_all(e, count);
+    sort_few(e, count);
 }
 
 /* ---- a floor ------------------------------------------------------------- */
@@ -223,17 +230,29 @@ static void append_all(struct best *b, const float *x, size_t first,
         if (!(x[i] <= b->threshold)) append(b, x, i);
 }
 
+/* Write an entry as result `place` of its row. */
+static void write_result(float *values, int64_t *indices, size_t place, entry e,
+                         const float *x) {
+    values[place] = x[find_column(e)];
+    indices[place] = (int64_t)find_column(e);
+}
+
 /* Write the k best entries in order. */
 static void write_best(float *values, int64_t *indices, struct best *b,
                        const float *x) {
     if (b->count < b->k) return; // Ctrl-C has ended the search
+    if (b->count <= FEW) {
+        for (size_t i = 0; i < b->count; i++) {
+            const entry e = b->entries[i];
+            const size_t place = find_place(b->entries, b->count, e);
+            if (place < b->k) write_result(values, indices, place, e, x);
+        }
+        return;
+    }
     select_best(b->entries, b->count, b->k);
     sort_entries(b->entries, b->k);
-    for (size_t i = 0; i < b->k; i++) {
-        const size_t column = find_column(b->entries[i]);
-        values[i] = x[column];
-        indices[i] = (int64_t)column;
-    }
+    for (size_t i = 0; i < b->k; i++)
+        write_result(values, indices, i, b->entries[i], x);
 }
 
 static void begin_row(struct best *b, float floor) {
