@@ -93,7 +93,7 @@ static __global__ void begin(struct search *searches, size_t rows,
 
 int select_rows(const struct selection &s, struct search *searches,
                 const entry *candidates) {
-    const layout l = lay_out(s.rows, s.columns);
+    const layout l = lay_out(s.rows, s.columns, 8);
     const size_t padded = round_up(s.k),
                  bytes = s.rows * padded * sizeof(entry);
     scratch memory(s.stream);

@@ -50,17 +50,16 @@ struct layout {
     }
 };
 
-/* Return a layout with enough blocks for all multiprocessors, as far as a block
- * has some thousand numbers. */
-static inline layout lay_out(size_t rows, size_t columns) {
+/* Return a layout with at least `each` blocks for a multiprocessor, as far as a
+ * block has some thousand numbers. */
+static inline layout lay_out(size_t rows, size_t columns, size_t each) {
 #ifdef __CUDACC__
-    const size_t enough =
-        8 * (size_t)device_has(cudaDevAttrMultiProcessorCount);
+    const size_t all = (size_t)device_has(cudaDevAttrMultiProcessorCount);
 #else
-    const size_t enough = 16; // the same on every machine
+    const size_t all = 2; // the same on every machine
 #endif
     const size_t most = CEIL_DIV(columns, 16 * THREADS);
-    const size_t wanted = CEIL_DIV(enough, rows);
+    const size_t wanted = CEIL_DIV(each * all, rows);
     return {rows, (unsigned)(wanted < most ? wanted : most)};
 }
 
@@ -97,8 +96,7 @@ static __device__ __forceinline__ void visit(const source &from,
     }
 }
 
-/* ---- entries of a row that one block selects from -------------------------
- */
+/* ---- entries that one block selects from --------------------------------- */
 
 enum {
     MANY = 1024,  // threads of a block that is alone with a row
