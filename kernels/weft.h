@@ -310,7 +310,7 @@ int weft_scan_backward(int rung, float *dx, const float *dy, size_t count,
  * WEFT_ENOMEM without memory for entries of 8 bytes: "sort" needs twice as many
  * as x has numbers, at most 2^24 for several rows; "radix_select" 2 k for each
  * of up to 1024 rows; "filtered" also one for each 32 numbers; "reference"
- * 2 k + 256 for each thread. "heap_a_warp" uses "radix_select" for a k above
+ * 3 k + 256 for each thread. "heap_a_warp" uses "radix_select" for a k above
  * 256, and "batched" uses "filtered" for rows that exceed shared memory. Source
  * of the radix select: Alabi et al., Fast k-selection algorithms for graphics
  * processing units, 2012. */

@@ -71,7 +71,7 @@ def cases(generator) -> Iterator[Case]:
         case = _make_case(f"{title}, columns={columns}", x, k)
         case.every_order = False
         yield case
-    special = torch.tensor([_SPECIAL * 5, sorted(_SPECIAL[1:] + [0.0]) * 5])
+    special = torch.tensor([_SPECIAL * 5, sorted([*_SPECIAL[1:], 0.0]) * 5])
     for k in (1, 7, 40):
         yield _make_case(f"special numbers, k={k}", special, k)
     ties = torch.randint(4, (4, 60), generator=generator).float()
