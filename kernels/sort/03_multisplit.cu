@@ -16,14 +16,14 @@ static __global__ void count_bytes(unsigned *counts, sort_pass p) {
     counts_s[threadIdx.x] = 0;
     __syncthreads(); // all counts are 0
     for (int j = 0; j < ITEMS; j++) {
-        const size_t i = tile_keys::find(blockIdx.x, j);
+        const unsigned i = tile_keys::find(blockIdx.x, j);
         if (i < p.count) atomicAdd(&counts_s[p.find_digit<BITS>(p.x[i])], 1u);
     }
     __syncthreads(); // all keys of the tile are counted
     counts[threadIdx.x * gridDim.x + blockIdx.x] = counts_s[threadIdx.x];
 }
 
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, RESIDENT)
     scatter_bytes(sort_pass p, const unsigned *firsts) {
     __shared__ tile_room r_s;
     const unsigned tile = blockIdx.x;

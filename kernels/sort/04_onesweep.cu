@@ -95,7 +95,7 @@ find_places(const digit_states &states, const unsigned *counts, unsigned tile,
     return place;
 }
 
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, RESIDENT)
     sweep(sort_pass p, digit_states states, const unsigned *counts) {
     __shared__ tile_room r_s;
     const unsigned tile = states.take_tile(&r_s.tile);

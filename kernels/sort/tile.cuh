@@ -14,7 +14,8 @@
 
 enum { BITS = 8, RADIX = 1 << BITS, PASSES = 32 / BITS };
 enum { ITEMS = 32, TILE = ITEMS * THREADS }; // ITEMS: keys of a thread
-static_assert(RADIX == THREADS, "a thread per digit");
+enum { RESIDENT = 2 }; // blocks of a multiprocessor, for enough registers
+static_assert((int)RADIX == (int)THREADS, "a thread per digit");
 
 /* The shared memory of a block that orders a tile. */
 struct tile_room {
@@ -34,20 +35,20 @@ struct tile_keys {
     unsigned key[ITEMS], place[ITEMS];
 
     /* Return the index of the thread's key j. */
-    static __device__ __forceinline__ size_t find(unsigned tile, int j) {
+    static __device__ __forceinline__ unsigned find(unsigned tile, int j) {
         const unsigned warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
-        return (size_t)tile * TILE + (warp * ITEMS + j) * WARP + lane;
+        return tile * TILE + (warp * ITEMS + j) * WARP + lane;
     }
     __device__ __forceinline__ void load(const sort_pass &p, unsigned tile) {
 #pragma unroll
         for (int j = 0; j < ITEMS; j++) {
-            const size_t i = find(tile, j);
+            const unsigned i = find(tile, j);
             key[j] = i < p.count ? p.x[i] : 0;
         }
     }
     /* Return the digit of key j. Those behind the end come last in the tile. */
-    __device__ __forceinline__ unsigned
-    find_digit(const sort_pass &p, unsigned tile, int j) const {
+    __device__ __forceinline__ unsigned find_digit(const sort_pass &p,
+                                                   unsigned tile, int j) const {
         const unsigned digit = p.find_digit<BITS>(key[j]);
         return find(tile, j) < p.count ? digit : RADIX - 1;
     }
@@ -121,8 +122,7 @@ static __device__ __forceinline__ unsigned place_digits(tile_room *r_s,
     }
     const unsigned first = add_earlier_threads(sum, r_s->sums);
 #pragma unroll
-    for (unsigned w = 0; w < WARPS; w++)
-        r_s->counts[w][threadIdx.x] += first;
+    for (unsigned w = 0; w < WARPS; w++) r_s->counts[w][threadIdx.x] += first;
     *total = sum;
     return first;
 }

@@ -118,7 +118,9 @@ def test_an_op_is_timed_beside_pytorch_with_its_error(op, target):
         assert row["error"] <= 3136 * 2.0**-24 and (row["error"] > 0 or op in EXACT)
 
 
-@pytest.mark.parametrize("op", ["compact", "copy", "reduce", "scan", "sort", "transpose"])
+@pytest.mark.parametrize(
+    "op", ["compact", "copy", "reduce", "scan", "sort", "transpose"]
+)
 def test_an_op_is_timed_beside_numpy_on_a_cpu(op):
     rows = bench_ops.rows(op, sizes=[64], samples=1, compiled=False)
     theirs = [row for row in rows if row["impl"] == "numpy"]
