@@ -6,8 +6,8 @@
  *             have equal digits with one instruction (tile.cuh). The block
  *             orders its tile in shared memory. Then keys of one digit are
  *             neighbours there and in the output.
- * Prediction: half of the passes, and a few sectors per write of a warp. A pass
- *             still reads the keys twice: at least 48 bytes for each key.
+ * Prediction: half of the passes, and at most five sectors for 32 neighbours. A
+ *             pass still reads the keys twice: at least 48 bytes for each key.
  * Limit:      the second reading. Rung 4 counts all digits in one reading. */
 #include "tile.cuh"
 
@@ -33,7 +33,7 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT)
     __syncthreads(); // all warps have counted
     unsigned total;
     const unsigned first = place_digits(&r_s, &total);
-    r_s.places[threadIdx.x] = firsts[threadIdx.x * gridDim.x + tile] - first;
+    divide_runs(p, tile, &r_s, first, firsts[threadIdx.x * gridDim.x + tile]);
     __syncthreads(); // all places are stored
     k.gather(p, tile, &r_s);
     __syncthreads(); // the tile is in order

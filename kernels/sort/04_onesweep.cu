@@ -108,7 +108,7 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT)
     __syncthreads(); // all places in the tile are stored
     k.gather(p, tile, &r_s);
     const unsigned place = find_places(states, counts, tile, total, &r_s);
-    r_s.places[threadIdx.x] = place - first;
+    divide_runs(p, tile, &r_s, first, place);
     __syncthreads(); // the tile is in order, and all places are stored
     k.scatter(p, tile, &r_s);
 }

@@ -20,6 +20,8 @@ def sort(x, values=None, descending=False):
     type with 32 bits, is optional: with it, the result is the pair of the sorted
     numbers and of the values in their order.
     """
+    if values is None and x.dtype != torch.uint32:
+        return x.sort(stable=True, descending=bool(descending)).values
     order = argsort(x, descending)
     keys = take(x, order)
     return keys if values is None else (keys, take(values, order))
