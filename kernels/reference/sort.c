@@ -1,12 +1,16 @@
 /* sort.c -- keys of 32 bits in order, in plain C.
  *
- * A radix sort from the least digit. In each pass, a thread counts the digits
- * of its share, and the counts of all threads give the places of its keys. A
- * key first goes to a line of 16 keys of its digit. A full line is written at
- * once, past the caches, since nothing else of its memory is read before the
- * next pass. Bits that are equal in all keys need no pass. Keys with values
- * move as words of 64 bits: the key, then the value. The order of equal keys is
- * that of x for any number of threads, and so is every bit of the result. */
+ * All threads first sort by the highest digit: each counts the digits of its
+ * share, and the counts of all give the places of its keys. Then a thread takes
+ * one bucket after another, the keys with one value of that digit, and sorts it
+ * in its caches by a radix sort from the least digit. If one bucket has more
+ * than an eighth of the keys, all threads sort all keys from the least digit
+ * instead. Bits that are equal in all keys need no pass.
+ *
+ * In a pass through all of the memory, a key first goes to a line of 16 keys of
+ * its digit. A full line is written at once, past the caches. Keys with values
+ * move as words of 64 bits: the key, then the value. Equal keys keep the order
+ * of x for any number of threads, so every bit of the result is the same. */
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -157,9 +161,9 @@ SIMD_INLINE void count_piece(const struct pass *p, struct lines *l,
 }
 
 /* Write the line of a digit that ends at a place. */
-static __attribute__((noinline)) void
-end_line(const struct pass *p, const struct lines *l, uint32_t digit,
-         uint32_t place) {
+static __attribute__((noinline)) void end_line(const struct pass *p,
+                                               const struct lines *l,
+                                               uint32_t digit, uint32_t place) {
     const uint32_t line = place / SLOTS * SLOTS;
     const int wide = p->layout != KEYS;
     if (line >= l->first[digit])
@@ -187,14 +191,14 @@ SIMD_INLINE void scatter_piece(const struct pass *pass, struct lines *l,
 }
 
 /* Compile a function of a piece for each layout and kind of keys. */
-#define EACH_LAYOUT(function, ...)                           \
-    switch (2 * p->layout + (p->order.is_float != 0)) {      \
-    case 2 * KEYS: function(__VA_ARGS__, KEYS, 0); break;    \
-    case 2 * KEYS + 1: function(__VA_ARGS__, KEYS, 1); break; \
-    case 2 * ARRAYS: function(__VA_ARGS__, ARRAYS, 0); break; \
+#define EACH_LAYOUT(function, ...)                                \
+    switch (2 * p->layout + (p->order.is_float != 0)) {           \
+    case 2 * KEYS: function(__VA_ARGS__, KEYS, 0); break;         \
+    case 2 * KEYS + 1: function(__VA_ARGS__, KEYS, 1); break;     \
+    case 2 * ARRAYS: function(__VA_ARGS__, ARRAYS, 0); break;     \
     case 2 * ARRAYS + 1: function(__VA_ARGS__, ARRAYS, 1); break; \
-    case 2 * PAIRS: function(__VA_ARGS__, PAIRS, 0); break;  \
-    case 2 * PAIRS + 1: function(__VA_ARGS__, PAIRS, 1); break; \
+    case 2 * PAIRS: function(__VA_ARGS__, PAIRS, 0); break;       \
+    case 2 * PAIRS + 1: function(__VA_ARGS__, PAIRS, 1); break;   \
     }
 
 SIMD_INLINE void scatter_buffered(const struct pass *p, struct lines *l,
@@ -241,8 +245,7 @@ static size_t find_places(const struct pass *p, struct lines *all, int own,
     for (uint32_t d = 0; d < p->digits; d++) {
         const size_t before = at;
         for (int t = 0; t < threads; t++) {
-            if (t == own)
-                all[own].first[d] = all[own].place[d] = (uint32_t)at;
+            if (t == own) all[own].first[d] = all[own].place[d] = (uint32_t)at;
             at += all[t].count[d];
         }
         if (at - before > largest) largest = at - before;
@@ -287,8 +290,8 @@ static uint32_t compare_keys(const uint32_t *x, size_t count,
     const size_t pieces = (count + PIECE - 1) / PIECE;
     const uint32_t one = rank_key(x[0], order);
     uint32_t differ = 0;
-#pragma omp parallel for num_threads(threads) reduction(| : differ) \
-    if (threads > 1)
+#pragma omp parallel for num_threads(threads) \
+    reduction(| : differ) if (threads > 1)
     for (size_t i = 0; i < pieces; i++) {
         const uint32_t *const piece = x + i * PIECE;
         const size_t left = count - i * PIECE;
@@ -344,8 +347,7 @@ static void aim_before_end(struct pass *p, const struct rooms *rooms,
 static void run_passes(struct pass p, const struct rooms *rooms,
                        uint32_t differ, struct lines *all, int threads) {
     uint32_t shifts[4];
-    const int passes =
-        split_bits(differ, p.count >= CACHED, shifts, &p.digits);
+    const int passes = split_bits(differ, p.count >= CACHED, shifts, &p.digits);
     for (int i = 0; i < passes && !weft_interrupted(); i++) {
         p.shift = shifts[i];
         aim_before_end(&p, rooms, passes - 1 - i);
@@ -395,8 +397,8 @@ static int split_buckets(struct pass p, const struct rooms *rooms,
     p.from = p.to;
     if (p.layout == ARRAYS) p.layout = PAIRS;
     p.digits = digits;
-#pragma omp parallel for schedule(dynamic, 4) num_threads(threads) \
-    if (threads > 1)
+#pragma omp parallel for schedule(dynamic, 4) \
+    num_threads(threads) if (threads > 1)
     for (int d = 0; d < buckets; d++)
         sort_bucket(p, rooms, shifts, passes, all + omp_get_thread_num(),
                     first[d], first[d + 1]);
