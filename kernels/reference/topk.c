@@ -116,13 +116,13 @@ static void select_best(entry *e, size_t count, size_t k) {
 
 /* Sort entries of which no two are equal, the largest first. */
 static void sort_entries(entry *e, size_t count) {
-    while (count > FEW) {
+    while (count > FEW && !weft_interrupted()) {
         const size_t half = count / 2;
         select_best(e, count, half);
         sort_entries(e, half);
         e += half, count -= half;
     }
-    sort_few(e, count);
+    if (count <= FEW) sort_few(e, count);
 }
 
 /* ---- a floor ------------------------------------------------------------- */
