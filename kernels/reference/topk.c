@@ -116,22 +116,34 @@ static void select_best(entry *e, size_t count, size_t k) {
 
 /* Sort entries of which no two are equal, the largest first. */
 static void sort_entries(entry *e, size_t count) {
-    while (count > FEW) {
+    while (count > FEW && !weft_interrupted()) {
         const size_t half = count / 2;
         select_best(e, count, half);
         sort_entries(e, half);
         e += half, count -= half;
     }
-    sort_few(e, count);
+    if (count <= FEW) sort_few(e, count);
 }
 
 /* ---- a floor ------------------------------------------------------------- */
+
+/* Find the maxima of `groups` vectors' lanes. The groups take turns at every
+ * step-th vector of x; there are `all` such vectors. */
+SIMD_INLINE void find_maxima(vfloat *most, const float *x, size_t all,
+                             size_t step, size_t groups) {
+    for (size_t g = 0; g < groups; g++) most[g] = vsplat(-INFINITY);
+    for (size_t i = 0; i < all; i += groups)
+        for (size_t g = 0; g < groups; g++) {
+            const vfloat v = vload(x + (i + g) * step * VLEN);
+            most[g] = vselect(v > most[g], v, most[g]);
+        }
+}
 
 /* Return a number that at least k numbers of the row reach, or -infinity. */
 static float find_floor(const float *x, size_t columns, size_t k) {
     vfloat most[MAXIMA];
     size_t groups = 1; // vectors of maxima; a lane is a group
-    while (groups * VLEN < 2 * k) groups *= 2;
+    while (groups * VLEN < 2 * k) groups *= 4;
     if (groups > MAXIMA || columns < 2 * groups * VLEN) return -INFINITY;
     // Equal costs for numbers in the sample and for numbers that reach the
     // floor, about k times columns over the length of the sample.
@@ -140,12 +152,12 @@ static float find_floor(const float *x, size_t columns, size_t k) {
         while (step * step * k * VLEN < columns) step *= 2;
     const size_t all = columns / VLEN / step / groups * groups;
     if (all == 0) return -INFINITY;
-    for (size_t g = 0; g < groups; g++) most[g] = vsplat(-INFINITY);
-    for (size_t i = 0; i < all; i += groups)
-        for (size_t g = 0; g < groups; g++) {
-            const vfloat v = vload(x + (i + g) * step * VLEN);
-            most[g] = vselect(v > most[g], v, most[g]);
-        }
+    if (groups == 1) // the compiler keeps few maxima in registers
+        find_maxima(most, x, all, step, 1);
+    else if (groups == 4)
+        find_maxima(most, x, all, step, 4);
+    else
+        find_maxima(most, x, all, step, groups);
     entry maxima[MAXIMA * VLEN];
     for (size_t i = 0; i < groups * VLEN; i++)
         maxima[i] = make_entry(most[i / VLEN][i % VLEN], i);
