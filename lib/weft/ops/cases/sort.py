@@ -49,7 +49,7 @@ OP = Op(
 )
 BENCH = Bench(
     *("count", (2**16, 2**20, 2**24)),
-    numpy={"sort": lambda x, descending: np.sort(x)},
+    numpy={"sort": lambda x, values, descending: np.sort(x)},
 )
 
 _PAIRS = "keys", "keys and indices", "keys and values"
