@@ -276,8 +276,8 @@ int weft_histogram(int rung, int64_t *counts, const uint8_t *x, size_t count,
 /* Compute counts (bins), int64: how often each number from 0 to bins - 1 occurs
  * in x (count), int32. Numbers outside [0,bins) are ignored. Every rung gives
  * the same counts. "partition" returns WEFT_ENOMEM without memory for 2 bytes
- * per number and 4 KiB more, and "reference" without 4 bytes per bin for each
- * thread. */
+ * per number and 5 KB more, and "reference" without 4 bytes per bin for each
+ * thread, or 16 for at most 1024 bins. */
 int weft_bincount(int rung, int64_t *counts, const int32_t *x, size_t count,
                   int bins, weft_stream stream);
 
@@ -310,14 +310,18 @@ int weft_scan_backward(int rung, float *dx, const float *dy, size_t count,
  * WEFT_ENOMEM without memory for entries of 8 bytes: "sort" needs twice as many
  * as x has numbers, at most 2^24 for several rows; "radix_select" 2 k for each
  * of up to 1024 rows; "filtered" also one for each 32 numbers; "reference"
- * 2 k + 256 for each thread. "heap_a_warp" uses "radix_select" for a k above
+ * 3 k + 256 for each thread. "heap_a_warp" uses "radix_select" for a k above
  * 256, and "batched" uses "filtered" for rows that exceed shared memory. Source
  * of the radix select: Alabi et al., Fast k-selection algorithms for graphics
  * processing units, 2012. */
 int weft_topk(int rung, float *values, int64_t *indices, const float *x,
               size_t rows, size_t columns, size_t k, weft_stream stream);
 
-enum weft_sort_kind { WEFT_SORT_INT = 0, WEFT_SORT_UINT = 1, WEFT_SORT_FLOAT = 2 };
+enum weft_sort_kind {
+    WEFT_SORT_INT = 0,
+    WEFT_SORT_UINT = 1,
+    WEFT_SORT_FLOAT = 2
+};
 
 struct weft_sort_options {
     int kind;       /* enum weft_sort_kind: what the words of x are */
@@ -331,8 +335,9 @@ struct weft_sort_options {
  * or, if values is NULL, the keys' indices in x. Without sorted_values, only
  * keys are sorted. count is at most 2^31 - 1. Each rung gives the same bits for
  * each run. Returns WEFT_ENOMEM if it cannot allocate memory: for each key, at
- * most 12 bytes with values and 8 without. Source: Adinets and Merrill,
- * Onesweep: A Faster Least Significant Digit Radix Sort for GPUs, 2022. */
+ * most 16 bytes with values and 8 without, and 300 kB for each thread of plain
+ * C. Source: Adinets and Merrill, Onesweep: A Faster Least Significant Digit
+ * Radix Sort for GPUs, 2022. */
 int weft_sort(int rung, int32_t *y, int32_t *sorted_values, const int32_t *x,
               const int32_t *values, size_t count,
               const struct weft_sort_options *options, weft_stream stream);

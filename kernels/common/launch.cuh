@@ -28,11 +28,12 @@ struct launch {
 };
 
 /* Permit the kernel's blocks to use their dynamic shared memory if it exceeds
- * the default limit. This happens at each launch, because the permission is for
+ * the default limit of 48 KB, in which a kernel's own arrays count, too. This
+ * happens at each launch, because the permission is for
  * one device only, and setting it costs less than looking up whether it is set.
  * A captured launch sets it once. */
 static inline int claim_shared(const struct launch &l, const void *kernel) {
-    if (l.shared_bytes <= 48 << 10) return WEFT_OK;
+    if (l.shared_bytes <= 32 << 10) return WEFT_OK;
     const cudaError_t error = cudaFuncSetAttribute(
         kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
         (int)l.shared_bytes);

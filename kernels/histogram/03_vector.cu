@@ -6,7 +6,8 @@
  *             block counts the bytes at its ends alone.
  * Prediction: a sixteenth of the requests. The additions remain: one per byte.
  * Limit:      lanes that queue. For 32 random bytes, the fullest of 32 banks
- * has 3.5 lanes on average; for equal bytes, one bank has all 32. */
+ *             has 3.5 lanes on average; for equal bytes, one bank has all
+ *             32. */
 #include "histogram.cuh"
 
 static __global__ void count_vector(tally *counts, const uint8_t *x,

@@ -1,12 +1,16 @@
 /* sort.c -- keys of 32 bits in order, in plain C.
  *
- * A radix sort from the least digit. In each pass, a thread counts the digits
- * of its share, and the counts of all threads give the places of its keys. A
- * key first goes to a line of 16 keys of its digit. A full line is written at
- * once, past the caches, since nothing else of its memory is read before the
- * next pass. Bits that are equal in all keys need no pass. Keys with values
- * move as words of 64 bits: the key, then the value. The order of equal keys is
- * that of x for any number of threads, and so is every bit of the result. */
+ * All threads first sort by the highest digit: each counts the digits of its
+ * share, and the counts of all give the places of its keys. Then a thread takes
+ * one bucket after another, the keys with one value of that digit, and sorts it
+ * in its caches by a radix sort from the least digit. If one bucket has more
+ * than an eighth of the keys, all threads sort all keys from the least digit
+ * instead. Bits that are equal in all keys need no pass.
+ *
+ * In a pass through all of the memory, a key first goes to a line of 16 keys of
+ * its digit. A full line is written at once, past the caches. Keys with values
+ * move as words of 64 bits: the key, then the value. Equal keys keep the order
+ * of x for any number of threads, so every bit of the result is the same. */
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +24,8 @@ enum {
     WIDEST = 11,      // bits of a digit otherwise, or of the only one
     SLOTS = 16,       // words of a line
     PIECE = 1 << 16,  // words between interrupt checks
-    SHARE = 1 << 15,  // words that occupy a thread
+    SHARE = 1 << 16,  // words that occupy a thread
+    SPLIT = 1 << 17,  // with fewer, all words fit in the cache of a core
     CACHED = 1 << 22, // with fewer words, all of them stay in the caches
     FEW = 32          // with fewer, insertion is fastest
 };
@@ -156,9 +161,9 @@ SIMD_INLINE void count_piece(const struct pass *p, struct lines *l,
 }
 
 /* Write the line of a digit that ends at a place. */
-static __attribute__((noinline)) void
-end_line(const struct pass *p, const struct lines *l, uint32_t digit,
-         uint32_t place) {
+static __attribute__((noinline)) void end_line(const struct pass *p,
+                                               const struct lines *l,
+                                               uint32_t digit, uint32_t place) {
     const uint32_t line = place / SLOTS * SLOTS;
     const int wide = p->layout != KEYS;
     if (line >= l->first[digit])
@@ -186,14 +191,14 @@ SIMD_INLINE void scatter_piece(const struct pass *pass, struct lines *l,
 }
 
 /* Compile a function of a piece for each layout and kind of keys. */
-#define EACH_LAYOUT(function, ...)                           \
-    switch (2 * p->layout + (p->order.is_float != 0)) {      \
-    case 2 * KEYS: function(__VA_ARGS__, KEYS, 0); break;    \
-    case 2 * KEYS + 1: function(__VA_ARGS__, KEYS, 1); break; \
-    case 2 * ARRAYS: function(__VA_ARGS__, ARRAYS, 0); break; \
+#define EACH_LAYOUT(function, ...)                                \
+    switch (2 * p->layout + (p->order.is_float != 0)) {           \
+    case 2 * KEYS: function(__VA_ARGS__, KEYS, 0); break;         \
+    case 2 * KEYS + 1: function(__VA_ARGS__, KEYS, 1); break;     \
+    case 2 * ARRAYS: function(__VA_ARGS__, ARRAYS, 0); break;     \
     case 2 * ARRAYS + 1: function(__VA_ARGS__, ARRAYS, 1); break; \
-    case 2 * PAIRS: function(__VA_ARGS__, PAIRS, 0); break;  \
-    case 2 * PAIRS + 1: function(__VA_ARGS__, PAIRS, 1); break; \
+    case 2 * PAIRS: function(__VA_ARGS__, PAIRS, 0); break;       \
+    case 2 * PAIRS + 1: function(__VA_ARGS__, PAIRS, 1); break;   \
     }
 
 SIMD_INLINE void scatter_buffered(const struct pass *p, struct lines *l,
@@ -231,20 +236,28 @@ static void scatter_share(const struct pass *p, struct lines *l, size_t first,
     vstream_end();
 }
 
-/* Find the places of thread `own`'s keys: behind all smaller digits, and behind
- * the keys of earlier threads. */
-static void find_places(const struct pass *p, struct lines *all, int own,
-                        int threads) {
-    size_t sum = p->shifted;
-    for (uint32_t d = 0; d < p->digits; d++)
+/* Find the places of thread `own`'s keys from `at` on: behind all smaller
+ * digits, and behind the keys of earlier threads. Returns the number of keys
+ * with the most frequent digit. */
+static size_t find_places(const struct pass *p, struct lines *all, int own,
+                          int threads, size_t at) {
+    size_t largest = 0;
+    for (uint32_t d = 0; d < p->digits; d++) {
+        const size_t before = at;
         for (int t = 0; t < threads; t++) {
-            if (t == own)
-                all[own].first[d] = all[own].place[d] = (uint32_t)sum;
-            sum += all[t].count[d];
+            if (t == own) all[own].first[d] = all[own].place[d] = (uint32_t)at;
+            at += all[t].count[d];
         }
+        if (at - before > largest) largest = at - before;
+    }
+    return largest;
 }
 
-static void run_pass(const struct pass *p, struct lines *all, int threads) {
+/* Run a pass with all threads, unless more than `most` keys have one digit.
+ * Returns whether it has run. */
+static int run_pass(const struct pass *p, struct lines *all, int threads,
+                    size_t most) {
+    int runs = 0;
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
         const int own = omp_get_thread_num(), team = omp_get_num_threads();
@@ -252,9 +265,12 @@ static void run_pass(const struct pass *p, struct lines *all, int threads) {
         const size_t end = p->count * (size_t)(own + 1) / (size_t)team;
         count_share(p, all + own, first, end);
 #pragma omp barrier
-        find_places(p, all, own, team);
-        scatter_share(p, all + own, first, end);
+        if (find_places(p, all, own, team, p->shifted) <= most) {
+            scatter_share(p, all + own, first, end);
+            if (own == 0) runs = 1;
+        }
     }
+    return runs;
 }
 
 /* ---- the sort ------------------------------------------------------------ */
@@ -274,8 +290,8 @@ static uint32_t compare_keys(const uint32_t *x, size_t count,
     const size_t pieces = (count + PIECE - 1) / PIECE;
     const uint32_t one = rank_key(x[0], order);
     uint32_t differ = 0;
-#pragma omp parallel for num_threads(threads) reduction(| : differ) \
-    if (threads > 1)
+#pragma omp parallel for num_threads(threads) \
+    reduction(| : differ) if (threads > 1)
     for (size_t i = 0; i < pieces; i++) {
         const uint32_t *const piece = x + i * PIECE;
         const size_t left = count - i * PIECE;
@@ -304,7 +320,114 @@ static int split_bits(uint32_t differ, int wide, uint32_t shifts[4],
     return found;
 }
 
-/* Sort a few keys with their indices: a longer key moves to its place. */
+/* Let a pass write to `to` or, without one, to the arrays of the result. */
+static void aim_pass(struct pass *p, void *to) {
+    const int arrays = p->layout != KEYS && !to;
+    const uintptr_t at = (uintptr_t)(arrays ? p->y : to);
+    p->to = to;
+    p->shifted = at % 64 / (p->layout == KEYS || arrays ? 4 : 8);
+    p->buffers = p->count >= CACHED;
+    p->streams = !arrays || at % 64 == (uintptr_t)p->moved % 64;
+}
+
+/* Where the words of a sort can be between two passes. Keys alone end in the
+ * first room, y. */
+struct rooms {
+    void *at[2];
+};
+
+/* Aim pass `left` from the end: the last one (0) writes the result. */
+static void aim_before_end(struct pass *p, const struct rooms *rooms,
+                           int left) {
+    const int pairs = p->moved != NULL;
+    aim_pass(p, pairs && !left ? NULL : rooms->at[left % 2]);
+}
+
+/* Run passes over all words, from the lowest digit on. */
+static void run_passes(struct pass p, const struct rooms *rooms,
+                       uint32_t differ, struct lines *all, int threads) {
+    uint32_t shifts[4];
+    const int passes = split_bits(differ, p.count >= CACHED, shifts, &p.digits);
+    for (int i = 0; i < passes && !weft_interrupted(); i++) {
+        p.shift = shifts[i];
+        aim_before_end(&p, rooms, passes - 1 - i);
+        run_pass(&p, all, threads, p.count);
+        p.from = p.to;
+        if (p.layout == ARRAYS) p.layout = PAIRS;
+    }
+}
+
+/* Sort the words from `first` to `end` - 1, which have the same highest digit.
+ * One thread does this; the words usually fit in its caches. */
+static void sort_bucket(struct pass p, const struct rooms *rooms,
+                        const uint32_t *shifts, int passes, struct lines *own,
+                        size_t first, size_t end) {
+    for (int i = 0; i < passes; i++) {
+        p.shift = shifts[i];
+        aim_before_end(&p, rooms, passes - 1 - i);
+        p.buffers = 0;
+        p.shifted = 0;
+        count_share(&p, own, first, end);
+        find_places(&p, own, 0, 1, first);
+        scatter_share(&p, own, first, end);
+        p.from = p.to;
+    }
+}
+
+/* Sort by the highest digit first, and then each bucket, the words with one
+ * value of it. So only one pass goes through all of the memory. Returns 0, and
+ * has not moved a word, if a bucket is too large for that. */
+static int split_buckets(struct pass p, const struct rooms *rooms,
+                         uint32_t differ, struct lines *all, int threads) {
+    uint32_t shifts[4], digits, first[(1 << WIDEST) + 1] = {0};
+    const int high = 32 - __builtin_clz(differ);
+    const int length = 64 - __builtin_clzll(p.count);
+    const int bits = length < 20 ? 8 : (length > 23 ? 11 : length - 12);
+    p.shift = (uint32_t)(high - bits);
+    p.digits = 1u << bits;
+    const int passes = split_bits(differ & ((1u << p.shift) - 1),
+                                  p.count >= CACHED, shifts, &digits);
+    aim_before_end(&p, rooms, passes);
+    if (!run_pass(&p, all, threads, p.count / 8 + 1)) return 0;
+    for (uint32_t d = 0; d < p.digits; d++) {
+        first[d + 1] = first[d];
+        for (int t = 0; t < threads; t++) first[d + 1] += all[t].count[d];
+    }
+    const int buckets = (int)p.digits;
+    p.from = p.to;
+    if (p.layout == ARRAYS) p.layout = PAIRS;
+    p.digits = digits;
+#pragma omp parallel for schedule(dynamic, 4) \
+    num_threads(threads) if (threads > 1)
+    for (int d = 0; d < buckets; d++)
+        sort_bucket(p, rooms, shifts, passes, all + omp_get_thread_num(),
+                    first[d], first[d + 1]);
+    return 1;
+}
+
+/* Copy keys whose ranks are all equal. */
+static void copy_all(const struct pass *p) {
+    memcpy(p->y, p->x, p->count * sizeof *p->y);
+    if (p->moved && p->values)
+        memcpy(p->moved, p->values, p->count * sizeof *p->y);
+    else if (p->moved)
+        for (size_t i = 0; i < p->count; i++) p->moved[i] = (uint32_t)i;
+}
+
+static void sort_many(const struct pass *p, const struct rooms *rooms,
+                      struct lines *all, int threads) {
+    const uint32_t differ = compare_keys(p->x, p->count, p->order, threads);
+    if (!differ) {
+        copy_all(p);
+        return;
+    }
+    const int bits = 32 - __builtin_clz(differ) - __builtin_ctz(differ);
+    if (bits <= 2 * NARROW || p->count < SPLIT ||
+        !split_buckets(*p, rooms, differ, all, threads))
+        run_passes(*p, rooms, differ, all, threads);
+}
+
+/* Sort a few keys: each moves to its place among the earlier ones. */
 static void insert_few(const struct pass *p) {
     uint64_t words[FEW];
     for (size_t i = 0; i < p->count; i++) {
@@ -321,44 +444,6 @@ static void insert_few(const struct pass *p) {
     }
 }
 
-/* Let a pass write to `to` or, without one, to the arrays of the result. */
-static void aim_pass(struct pass *p, void *to) {
-    const int arrays = p->layout != KEYS && !to;
-    const uintptr_t at = (uintptr_t)(arrays ? p->y : to);
-    p->to = to;
-    p->shifted = at % 64 / (p->layout == KEYS || arrays ? 4 : 8);
-    p->buffers = p->count >= CACHED;
-    p->streams = !arrays || at % 64 == (uintptr_t)p->moved % 64;
-}
-
-/* Run all passes. rooms: memory for all words, twice for pairs. */
-static int run_passes(struct pass p, char *rooms[2], struct lines *all,
-                      int threads) {
-    uint32_t shifts[4];
-    const uint32_t differ = compare_keys(p.x, p.count, p.order, threads);
-    const int passes = split_bits(differ, p.count >= CACHED, shifts, &p.digits);
-    const int pairs = p.moved != NULL;
-    for (int i = 0; i < passes && !weft_interrupted(); i++) {
-        const int left = passes - 1 - i;
-        void *const to = left ? rooms[left % 2] : (pairs ? NULL : rooms[0]);
-        p.layout = !pairs ? KEYS : (i == 0 ? ARRAYS : PAIRS);
-        p.shift = shifts[i];
-        aim_pass(&p, to);
-        run_pass(&p, all, threads);
-        p.from = to;
-    }
-    return passes;
-}
-
-/* Copy keys whose ranks are all equal. */
-static void copy_all(const struct pass *p) {
-    memcpy(p->y, p->x, p->count * sizeof *p->y);
-    if (p->moved && p->values)
-        memcpy(p->moved, p->values, p->count * sizeof *p->y);
-    else if (p->moved)
-        for (size_t i = 0; i < p->count; i++) p->moved[i] = (uint32_t)i;
-}
-
 static int count_threads(size_t count) {
     const size_t most = (count + SHARE - 1) / SHARE;
     const int threads = omp_get_max_threads();
@@ -373,7 +458,8 @@ int sort_reference(int32_t *y, int32_t *sorted_values, const int32_t *x,
                      .from = x,
                      .y = (uint32_t *)y,
                      .moved = (uint32_t *)sorted_values,
-                     .count = count};
+                     .count = count,
+                     .layout = sorted_values ? ARRAYS : KEYS};
     p.order = make_order(options ? options->kind : WEFT_SORT_INT,
                          options && options->descending);
     if (count < FEW) {
@@ -388,8 +474,8 @@ int sort_reference(int32_t *y, int32_t *sorted_values, const int32_t *x,
     if (!memory)
         return weft_fail(WEFT_ENOMEM, "sort: out of memory: %zu bytes", bytes);
     char *const rest = memory + lines;
-    char *rooms[2] = {p.moved ? rest + room : (char *)y, rest};
-    if (!run_passes(p, rooms, (struct lines *)memory, threads)) copy_all(&p);
+    const struct rooms rooms = {{p.moved ? rest + room : (char *)y, rest}};
+    sort_many(&p, &rooms, (struct lines *)memory, threads);
     free(memory);
     return weft_interrupted() ? weft_fail(WEFT_EINTR, "sort: Ctrl-C") : WEFT_OK;
 }

@@ -17,13 +17,14 @@
 #include "simd.h"
 
 enum {
-    SPARE = 256,       // entries of a buffer, at least, beyond the k best
-    VECTORS = 4,       // that are compared before a branch
-    MAXIMA = 256,      // vectors of maxima that find_floor() keeps, at most
-    PIECE = 1 << 20,   // numbers between interrupt checks
-    SHORT = 1 << 12,   // numbers of a row that are all in the sample
-    SHARED = 1 << 16,  // numbers from which threads share a row
-    LONE = 1 << 14     // numbers of all rows from which threads are used
+    FEW = 32,         // entries that are sorted by counting
+    SPARE = 256,      // entries of a buffer, at least, beyond the k best
+    VECTORS = 4,      // that are compared before a branch
+    MAXIMA = 256,     // vectors of maxima that find_floor() keeps, at most
+    PIECE = 1 << 20,  // numbers between interrupt checks
+    SHORT = 1 << 12,  // numbers of a row that are all in the sample
+    SHARED = 1 << 16, // numbers from which threads share a row
+    LONE = 1 << 14    // numbers of all rows from which threads are used
 };
 
 /* As in topk.cuh: a larger number, or an equal one in a lower column, has a
@@ -76,21 +77,27 @@ static size_t split(entry *e, size_t count, uint64_t *seed) {
     return kept;
 }
 
-/* Sort a few entries, the largest first. */
-static void insert_all(entry *e, size_t count) {
-    for (size_t i = 1; i < count; i++) {
-        const entry own = e[i];
-        size_t at = i;
-        for (; at > 0 && e[at - 1] < own; at--) e[at] = e[at - 1];
-        e[at] = own;
-    }
+/* Return how many of a few entries are larger than one of them, which is its
+ * place in order. No branch depends on the entries. */
+static size_t find_place(const entry *e, size_t count, entry own) {
+    size_t place = 0;
+    for (size_t i = 0; i < count; i++) place += e[i] > own;
+    return place;
+}
+
+/* Sort at most FEW entries, of which no two are equal, the largest first. */
+static void sort_few(entry *e, size_t count) {
+    entry sorted[FEW];
+    for (size_t i = 0; i < count; i++)
+        sorted[find_place(e, count, e[i])] = e[i];
+    memcpy(e, sorted, count * sizeof *e);
 }
 
 /* Move the k largest of `count` entries, of which no two are equal, to the
  * front. e[k - 1] becomes the least of them. */
 static void select_best(entry *e, size_t count, size_t k) {
     uint64_t seed = count;
-    while (count > 32) {
+    while (count > FEW) {
         const size_t kept = split(e, count, &seed);
         if (kept < k) {
             e += kept, count -= kept, k -= kept;
@@ -104,27 +111,39 @@ static void select_best(entry *e, size_t count, size_t k) {
             count = kept;
         }
     }
-    insert_all(e, count);
+    sort_few(e, count);
 }
 
 /* Sort entries of which no two are equal, the largest first. */
 static void sort_entries(entry *e, size_t count) {
-    while (count > 32) {
+    while (count > FEW && !weft_interrupted()) {
         const size_t half = count / 2;
         select_best(e, count, half);
         sort_entries(e, half);
         e += half, count -= half;
     }
-    insert_all(e, count);
+    if (count <= FEW) sort_few(e, count);
 }
 
 /* ---- a floor ------------------------------------------------------------- */
+
+/* Find the maxima of `groups` vectors' lanes. The groups take turns at every
+ * step-th vector of x; there are `all` such vectors. */
+SIMD_INLINE void find_maxima(vfloat *most, const float *x, size_t all,
+                             size_t step, size_t groups) {
+    for (size_t g = 0; g < groups; g++) most[g] = vsplat(-INFINITY);
+    for (size_t i = 0; i < all; i += groups)
+        for (size_t g = 0; g < groups; g++) {
+            const vfloat v = vload(x + (i + g) * step * VLEN);
+            most[g] = vselect(v > most[g], v, most[g]);
+        }
+}
 
 /* Return a number that at least k numbers of the row reach, or -infinity. */
 static float find_floor(const float *x, size_t columns, size_t k) {
     vfloat most[MAXIMA];
     size_t groups = 1; // vectors of maxima; a lane is a group
-    while (groups * VLEN < 2 * k) groups *= 2;
+    while (groups * VLEN < 2 * k) groups *= 4;
     if (groups > MAXIMA || columns < 2 * groups * VLEN) return -INFINITY;
     // Equal costs for numbers in the sample and for numbers that reach the
     // floor, about k times columns over the length of the sample.
@@ -133,12 +152,12 @@ static float find_floor(const float *x, size_t columns, size_t k) {
         while (step * step * k * VLEN < columns) step *= 2;
     const size_t all = columns / VLEN / step / groups * groups;
     if (all == 0) return -INFINITY;
-    for (size_t g = 0; g < groups; g++) most[g] = vsplat(-INFINITY);
-    for (size_t i = 0; i < all; i += groups)
-        for (size_t g = 0; g < groups; g++) {
-            const vfloat v = vload(x + (i + g) * step * VLEN);
-            most[g] = vselect(v > most[g], v, most[g]);
-        }
+    if (groups == 1) // the compiler keeps few maxima in registers
+        find_maxima(most, x, all, step, 1);
+    else if (groups == 4)
+        find_maxima(most, x, all, step, 4);
+    else
+        find_maxima(most, x, all, step, groups);
     entry maxima[MAXIMA * VLEN];
     for (size_t i = 0; i < groups * VLEN; i++)
         maxima[i] = make_entry(most[i / VLEN][i % VLEN], i);
@@ -223,16 +242,29 @@ static void append_all(struct best *b, const float *x, size_t first,
         if (!(x[i] <= b->threshold)) append(b, x, i);
 }
 
+/* Write an entry as result `place` of its row. */
+static void write_result(float *values, int64_t *indices, size_t place, entry e,
+                         const float *x) {
+    values[place] = x[find_column(e)];
+    indices[place] = (int64_t)find_column(e);
+}
+
 /* Write the k best entries in order. */
 static void write_best(float *values, int64_t *indices, struct best *b,
                        const float *x) {
+    if (b->count < b->k) return; // Ctrl-C has ended the search
+    if (b->count <= FEW) {
+        for (size_t i = 0; i < b->count; i++) {
+            const entry e = b->entries[i];
+            const size_t place = find_place(b->entries, b->count, e);
+            if (place < b->k) write_result(values, indices, place, e, x);
+        }
+        return;
+    }
     select_best(b->entries, b->count, b->k);
     sort_entries(b->entries, b->k);
-    for (size_t i = 0; i < b->k; i++) {
-        const size_t column = find_column(b->entries[i]);
-        values[i] = x[column];
-        indices[i] = (int64_t)column;
-    }
+    for (size_t i = 0; i < b->k; i++)
+        write_result(values, indices, i, b->entries[i], x);
 }
 
 static void begin_row(struct best *b, float floor) {
@@ -273,34 +305,36 @@ static void select_rows(const struct call *c, entry *entries, size_t room) {
     }
 }
 
-/* All threads share each row. One of them joins their best entries. */
+/* Select the best of the calling thread's share of a row. */
+static void select_share(struct best *b, const float *x, size_t columns) {
+    const size_t thread = (size_t)omp_get_thread_num();
+    const size_t threads = (size_t)omp_get_num_threads();
+    const size_t share = columns / threads, first = share * thread;
+    const size_t end = thread + 1 < threads ? first + share : columns;
+    for (size_t i = first; i < end && !weft_interrupted(); i += PIECE)
+        append_all(b, x, i, end - i < PIECE ? end : i + PIECE);
+    prune(b, x);
+}
+
+/* All threads share each row. entries: `room` for each thread, and then k for
+ * each, in which the threads join their best. */
 static void select_shares(const struct call *c, entry *entries, size_t room) {
+    entry *joined = entries + (size_t)omp_get_max_threads() * room;
     for (size_t row = 0; row < c->rows && !weft_interrupted(); row++) {
         const float *x = c->x + row * c->columns;
         const float floor = find_floor(x, c->columns, c->k);
-        struct best all = make_best(entries, room, c->k);
+        struct best all = make_best(joined, 0, c->k);
 #pragma omp parallel
         {
             const size_t thread = (size_t)omp_get_thread_num();
-            const size_t threads = (size_t)omp_get_num_threads();
-            const size_t first = c->columns / threads * thread;
-            const size_t end = thread + 1 < threads
-                                   ? c->columns / threads * (thread + 1)
-                                   : c->columns;
             struct best b = make_best(entries + thread * room, room, c->k);
             begin_row(&b, floor);
-            for (size_t i = first; i < end && !weft_interrupted(); i += PIECE)
-                append_all(&b, x, i, end - i < PIECE ? end : i + PIECE);
-            prune(&b, x);
-#pragma omp barrier
-#pragma omp for ordered schedule(static, 1)
-            for (size_t t = 0; t < threads; t++)
-#pragma omp ordered
-                {
-                    memmove(entries + all.count, b.entries,
-                            b.count * sizeof(entry));
-                    all.count += b.count;
-                }
+            select_share(&b, x, c->columns);
+#pragma omp critical(topk) // in any order, since all entries differ
+            {
+                memcpy(joined + all.count, b.entries, b.count * sizeof(entry));
+                all.count += b.count;
+            }
         }
         write_best(c->values + row * c->k, c->indices + row * c->k, &all, x);
     }
@@ -311,7 +345,7 @@ int topk_reference(float *values, int64_t *indices, const float *x, size_t rows,
     const struct call c = {values, indices, x, rows, columns, k};
     const size_t threads = (size_t)omp_get_max_threads();
     const size_t room = k + (k > SPARE ? k : SPARE);
-    const size_t bytes = threads * room * sizeof(entry);
+    const size_t bytes = threads * (room + k) * sizeof(entry);
     entry *entries = malloc(bytes);
     if (!entries)
         return weft_fail(WEFT_ENOMEM, "topk: out of memory: %zu bytes", bytes);

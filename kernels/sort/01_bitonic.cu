@@ -99,8 +99,7 @@ static __global__ void gather_keys(sorting s, const sort_word *words) {
     if (i >= s.count) return;
     const unsigned from = (unsigned)words[i];
     s.y[i] = s.x[from];
-    if (s.sorted_values)
-        s.sorted_values[i] = s.values ? s.values[from] : from;
+    if (s.sorted_values) s.sorted_values[i] = s.values ? s.values[from] : from;
 }
 
 int sort_bitonic(const struct sorting *s) {

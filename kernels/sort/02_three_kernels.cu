@@ -17,15 +17,28 @@
 
 enum { NIBBLE = 4, DIGITS = 1 << NIBBLE, OWN = 8, PART = OWN * THREADS };
 
-/* A counter per digit and thread, of the thread's own OWN neighbours. */
+/* The keys of a tile, and a counter per digit and thread, of the thread's own
+ * OWN neighbours. */
 struct counters {
-    unsigned at[DIGITS][THREADS];
+    unsigned keys[PART], at[DIGITS][THREADS];
 
+    /* Return the number of the thread's keys. */
+    static __device__ __forceinline__ unsigned count_own(const sort_pass &p) {
+        const unsigned first = blockIdx.x * PART + threadIdx.x * OWN;
+        return first < p.count ? min(p.count - first, (unsigned)OWN) : 0;
+    }
     __device__ __forceinline__ void count(const sort_pass &p) {
+        for (unsigned i = threadIdx.x; i < PART; i += THREADS) {
+            const unsigned from = blockIdx.x * PART + i;
+            if (from < p.count) keys[i] = p.x[from];
+        }
         for (int d = 0; d < DIGITS; d++) at[d][threadIdx.x] = 0;
-        const size_t first = (size_t)blockIdx.x * PART + threadIdx.x * OWN;
-        for (size_t i = first; i < first + OWN && i < p.count; i++)
-            at[p.find_digit<NIBBLE>(p.x[i])][threadIdx.x]++;
+        __syncthreads(); // the keys of the tile are loaded
+        const unsigned own = count_own(p);
+        for (unsigned j = 0; j < own; j++) {
+            const unsigned key = keys[threadIdx.x * OWN + j];
+            at[p.find_digit<NIBBLE>(key)][threadIdx.x]++;
+        }
         __syncthreads(); // all keys of the tile are counted
     }
 };
@@ -53,11 +66,13 @@ static __global__ void scatter_nibbles(sort_pass p, const unsigned *firsts) {
                                  add_earlier_threads(own, sums_s);
         __syncthreads(); // sums_s has been read
     }
-    const size_t first = (size_t)blockIdx.x * PART + threadIdx.x * OWN;
-    for (size_t i = first; i < first + OWN && i < p.count; i++) {
-        const unsigned to = c_s.at[p.find_digit<NIBBLE>(p.x[i])][threadIdx.x]++;
-        p.y[to] = p.x[i];
-        if (p.sorted_values) p.sorted_values[to] = p.load_value(i);
+    const unsigned own = counters::count_own(p);
+    for (unsigned j = 0; j < own; j++) {
+        const unsigned i = threadIdx.x * OWN + j, key = c_s.keys[i];
+        const unsigned to = c_s.at[p.find_digit<NIBBLE>(key)][threadIdx.x]++;
+        p.y[to] = key;
+        if (p.sorted_values)
+            p.sorted_values[to] = p.load_value(blockIdx.x * PART + i);
     }
 }
 

@@ -6,8 +6,8 @@
  *             have equal digits with one instruction (tile.cuh). The block
  *             orders its tile in shared memory. Then keys of one digit are
  *             neighbours there and in the output.
- * Prediction: half of the passes, and a few sectors per write of a warp. A pass
- *             still reads the keys twice: at least 48 bytes for each key.
+ * Prediction: half of the passes, and at most five sectors for 32 neighbours. A
+ *             pass still reads the keys twice: at least 48 bytes for each key.
  * Limit:      the second reading. Rung 4 counts all digits in one reading. */
 #include "tile.cuh"
 
@@ -16,14 +16,14 @@ static __global__ void count_bytes(unsigned *counts, sort_pass p) {
     counts_s[threadIdx.x] = 0;
     __syncthreads(); // all counts are 0
     for (int j = 0; j < ITEMS; j++) {
-        const size_t i = tile_keys::find(blockIdx.x, j);
+        const unsigned i = tile_keys::find(blockIdx.x, j);
         if (i < p.count) atomicAdd(&counts_s[p.find_digit<BITS>(p.x[i])], 1u);
     }
     __syncthreads(); // all keys of the tile are counted
     counts[threadIdx.x * gridDim.x + blockIdx.x] = counts_s[threadIdx.x];
 }
 
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, RESIDENT)
     scatter_bytes(sort_pass p, const unsigned *firsts) {
     __shared__ tile_room r_s;
     const unsigned tile = blockIdx.x;
@@ -33,7 +33,7 @@ static __global__ void __launch_bounds__(THREADS)
     __syncthreads(); // all warps have counted
     unsigned total;
     const unsigned first = place_digits(&r_s, &total);
-    r_s.places[threadIdx.x] = firsts[threadIdx.x * gridDim.x + tile] - first;
+    divide_runs(p, tile, &r_s, first, firsts[threadIdx.x * gridDim.x + tile]);
     __syncthreads(); // all places are stored
     k.gather(p, tile, &r_s);
     __syncthreads(); // the tile is in order

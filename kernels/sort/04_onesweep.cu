@@ -95,7 +95,7 @@ find_places(const digit_states &states, const unsigned *counts, unsigned tile,
     return place;
 }
 
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, RESIDENT)
     sweep(sort_pass p, digit_states states, const unsigned *counts) {
     __shared__ tile_room r_s;
     const unsigned tile = states.take_tile(&r_s.tile);
@@ -108,7 +108,7 @@ static __global__ void __launch_bounds__(THREADS)
     __syncthreads(); // all places in the tile are stored
     k.gather(p, tile, &r_s);
     const unsigned place = find_places(states, counts, tile, total, &r_s);
-    r_s.places[threadIdx.x] = place - first;
+    divide_runs(p, tile, &r_s, first, place);
     __syncthreads(); // the tile is in order, and all places are stored
     k.scatter(p, tile, &r_s);
 }

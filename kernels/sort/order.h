@@ -33,10 +33,10 @@ ORDER_INLINE struct sort_order make_order(int kind, int descending) {
 
 /* Return the rank of a float's bits in ascending order. */
 ORDER_INLINE uint32_t rank_float(uint32_t bits) {
-    const uint32_t size = bits & 0x7fffffffu;
-    if (size > 0x7f800000u) return 0xffffffffu; // NaN
-    if (size == 0) return 0x80000000u;          // -0 and 0
-    return bits >> 31 ? ~bits : bits | 0x80000000u;
+    const uint32_t flips = (uint32_t)((int32_t)bits >> 31) | 0x80000000u;
+    const uint32_t is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
+    const uint32_t is_minus_zero = bits == 0x80000000u;
+    return ((bits ^ flips) + is_minus_zero) | (0 - is_nan); // without a branch
 }
 
 ORDER_INLINE uint32_t rank_key(uint32_t key, struct sort_order o) {

@@ -46,10 +46,8 @@ static __global__ void add_tiles(unsigned *counts, unsigned *totals,
 static __global__ void add_digits(unsigned *counts, const unsigned *totals,
                                   unsigned tiles) {
     __shared__ unsigned sums_s[WARPS];
-    const unsigned smaller =
-        threadIdx.x < blockIdx.x ? totals[threadIdx.x] : 0;
-    const unsigned sum =
-        __shfl_sync(0xffffffff, scan_lanes(smaller), WARP - 1);
+    const unsigned smaller = threadIdx.x < blockIdx.x ? totals[threadIdx.x] : 0;
+    const unsigned sum = __shfl_sync(0xffffffff, scan_lanes(smaller), WARP - 1);
     unsigned all;
     add_earlier_warps(sum, sums_s, &all);
     for (unsigned i = threadIdx.x; i < tiles; i += THREADS)
@@ -77,16 +75,15 @@ int weft_sort(int rung, int32_t *y, int32_t *sorted_values, const int32_t *x,
                  "%s: kind = %d, want 0 to 2", __func__, kind);
     CHECK_ARRAY(y);
     CHECK_ARRAY(x);
-    WEFT_REQUIRE(sorted_values || !values,
-                 "%s: values without sorted_values", __func__);
-    const struct sorting s = {
-        (unsigned *)y,
-        (unsigned *)sorted_values,
-        (const unsigned *)x,
-        (const unsigned *)values,
-        (unsigned)count,
-        make_order(kind, options && options->descending),
-        weft_cuda_stream(stream)};
+    WEFT_REQUIRE(sorted_values || !values, "%s: values without sorted_values",
+                 __func__);
+    const struct sorting s = {(unsigned *)y,
+                              (unsigned *)sorted_values,
+                              (const unsigned *)x,
+                              (const unsigned *)values,
+                              (unsigned)count,
+                              make_order(kind, options && options->descending),
+                              weft_cuda_stream(stream)};
     switch (rung) {
     case REFERENCE:
         return WEFT_REFERENCE(

@@ -43,8 +43,8 @@ struct sort_pass {
     __device__ __forceinline__ unsigned find_digit(unsigned key) const {
         return rank_key(key, order) >> shift & ((1u << BITS) - 1);
     }
-    __device__ __forceinline__ unsigned load_value(size_t i) const {
-        return values && i < count ? values[i] : (unsigned)i;
+    __device__ __forceinline__ unsigned load_value(unsigned i) const {
+        return values && i < count ? values[i] : i;
     }
 };
 

@@ -10,16 +10,17 @@
  *             only the k best so far. */
 #include "topk.cuh"
 
-enum { TILE = 2048 };                       // entries: 16 KiB
-enum : size_t { MOST = (size_t)1 << 24 };   // entries of a group of rows
+enum { TILE = 2048 };                     // entries: 16 KiB
+enum : size_t { MOST = (size_t)1 << 24 }; // entries of a group of rows
 
 static __global__ void make_entries(entry *entries, const float *x, size_t rows,
                                     size_t columns, size_t padded) {
     const size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
     const size_t row = i / padded, column = i % padded;
     if (row >= rows) return;
-    entries[i] = column < columns ? make_entry(x[row * columns + column], column)
-                                  : NOTHING;
+    entries[i] = column < columns
+                     ? make_entry(x[row * columns + column], column)
+                     : NOTHING;
 }
 
 /* Sort tiles in shared memory: the steps of all sizes from `least` to `most`

@@ -3,8 +3,8 @@
  * Before:     rung 1 moves every number many times.
  * Idea:       a warp reads a row once. Its registers contain the best entries
  *             so far, in order. A number is a candidate only if it exceeds the
- *             k-th of them; the lanes vote by a ballot. The place of a candidate
- *             is the number of better ones, and all worse ones move by one lane.
+ *             k-th of them; the lanes vote by a ballot. The place of a
+ * candidate is the number of better ones, and all worse ones move by one lane.
  * Prediction: each number is read once. Of n numbers in random order, about
  *             k (1 + ln(n / k)) are candidates. In ascending order, all are.
  * Limit:      one warp per row, and registers for at most 256 entries: a larger
@@ -23,11 +23,13 @@ template <int KEPT> struct heap {
     __device__ __forceinline__ entry find(unsigned place) const {
         entry e = NOTHING;
 #pragma unroll
-        for (unsigned j = 0; j < KEPT; j++) // no index, so all stay in registers
+        for (unsigned j = 0; j < KEPT;
+             j++) // no index, so all stay in registers
             e |= place / WARP == j ? best[j] : NOTHING;
         return __shfl_sync(0xffffffff, e, (int)(place % WARP));
     }
-    /* Insert an entry, which is the same in all lanes. The last one drops out. */
+    /* Insert an entry, which is the same in all lanes. The last one drops out.
+     */
     __device__ __forceinline__ void insert(entry e) {
         const unsigned lane = threadIdx.x % WARP;
         unsigned better = 0;

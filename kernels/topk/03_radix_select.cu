@@ -73,9 +73,8 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 static __global__ void collect(struct selection s, layout l,
-                               struct search *searches,
-                               const entry *candidates, entry *found,
-                               size_t padded) {
+                               struct search *searches, const entry *candidates,
+                               entry *found, size_t padded) {
     const size_t row = l.find_row();
     struct search *at = &searches[row];
     if (at->state == WRITTEN) return; // the whole block
@@ -94,8 +93,9 @@ static __global__ void begin(struct search *searches, size_t rows,
 
 int select_rows(const struct selection &s, struct search *searches,
                 const entry *candidates) {
-    const layout l = lay_out(s.rows, s.columns);
-    const size_t padded = round_up(s.k), bytes = s.rows * padded * sizeof(entry);
+    const layout l = lay_out(s.rows, s.columns, 8);
+    const size_t padded = round_up(s.k),
+                 bytes = s.rows * padded * sizeof(entry);
     scratch memory(s.stream);
     WEFT_TRY(memory.claim("topk", bytes));
     entry *found = (entry *)memory.memory;

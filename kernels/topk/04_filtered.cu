@@ -4,25 +4,26 @@
  * Idea:       read a sample first, spread over the row, in groups of sectors.
  *             The k-th largest of the groups' maxima is a floor: k numbers
  *             reach it, so no number below it is in the result. One pass copies
- *             the numbers from the floor on to a buffer. A block selects
- *             among them; if they are too many, rung 3 does.
+ *             the numbers from the floor on to a buffer. A block selects among
+ *             them; if they are too many, rung 3 does.
  * Prediction: one reading of x, and a few percent for sample and buffer: one
  *             number of f in the sample leaves about k f candidates. In sorted
  *             rows the candidates of a few sectors join them.
  * Limit:      more candidates than the buffer has room for, a 32nd of the row:
- *             then rung 3 selects in the row itself, so the result is right, and
- *             only late. Short rows need kernels of their own: rung 5. */
+ *             then rung 3 selects in the row itself, so the result is late, but
+ *             right. Short rows need kernels of their own: rung 5. */
 #include "select.cuh"
 
 enum {
-    SECTOR = 8,         // floats of 32 bytes, which memory moves at least
+    SECTOR = 8,           // floats of 32 bytes, which memory moves at least
     CANDIDATES = 1 << 15, // at most about so many for random numbers
     STEP = 4 * WARP,      // numbers that a warp reads at once
+    AHEAD = 4,            // steps whose numbers a warp loads at once
     LEAST_ROOM = 1024     // entries of the buffer, at least
 };
 
 /* The sample of a row: `groups` groups of `sectors` sectors of x. Neighbours in
- * the sample are `stride` sectors apart in x, and belong to different groups. */
+ * the sample are `stride` sectors apart, and belong to different groups. */
 struct sample {
     unsigned groups, sectors;
     size_t stride;
@@ -77,8 +78,20 @@ struct collector {
     entry *own_s;   // (2 STEP)
     unsigned count; // the same in all lanes
 
-    /* Add the lanes' entries from the floor on. */
-    __device__ __forceinline__ void add(const entry e[4], entry floor) {
+    /* Add the lanes' numbers from the floor on; least is the floor's number. A
+     * lane has four of them from column `first` on. Return whether the next
+     * call may lack room. */
+    __device__ __forceinline__ bool add(four v, size_t first, size_t columns,
+                                        entry floor, float least) {
+        entry e[4] = {NOTHING, NOTHING, NOTHING, NOTHING};
+        bool any = false;
+#pragma unroll
+        for (int k = 0; k < 4; k++) // NaN is not less than a number
+            if (!(v.at[k] < least) && first + k < columns) {
+                e[k] = make_entry(v.at[k], first + k);
+                any = true;
+            }
+        if (!__any_sync(0xffffffff, any)) return false;
 #pragma unroll
         for (int k = 0; k < 4; k++) {
             const unsigned votes = __ballot_sync(0xffffffff, e[k] >= floor);
@@ -86,6 +99,7 @@ struct collector {
             if (e[k] >= floor) own_s[count + __popc(votes & below)] = e[k];
             count += __popc(votes);
         }
+        return count > STEP;
     }
     /* Copy all entries to the row's candidates from `first` on, as far as there
      * is room. */
@@ -115,7 +129,8 @@ static __global__ void __launch_bounds__(THREADS)
     const size_t row = l.find_row();
     struct search *at = &searches[row];
     const float *x = s.x + row * s.columns;
-    const source from = {x, NULL, s.columns, (uintptr_t)x % sizeof(float4) == 0};
+    const source from = {x, NULL, s.columns,
+                         (uintptr_t)x % sizeof(float4) == 0};
     const entry floor = at->floor;
     const float least = find_value(floor, x);
     candidates += row * at->room;
@@ -123,22 +138,17 @@ static __global__ void __launch_bounds__(THREADS)
     const size_t stride = (size_t)l.parts * THREADS * 4;
     size_t i = ((size_t)l.find_part() * THREADS + threadIdx.x) * 4;
     // All lanes of a warp go on while one has numbers, since they vote.
-    for (; i / STEP * STEP < s.columns; i += stride) {
-        const four v = load_four(from, i);
-        entry own[4] = {NOTHING, NOTHING, NOTHING, NOTHING};
-        bool any = false;
+    for (; i / STEP * STEP < s.columns; i += AHEAD * stride) {
+        four v[AHEAD];
 #pragma unroll
-        for (int k = 0; k < 4; k++) // NaN is not less than a number
-            if (!(v.at[k] < least) && i + k < s.columns) {
-                own[k] = make_entry(v.at[k], i + k);
-                any = true;
-            }
-        if (!__any_sync(0xffffffff, any)) continue;
-        c.add(own, floor);
-        if (c.count <= STEP) continue; // there is room for another step
-        unsigned first = 0;
-        if (threadIdx.x % WARP == 0) first = take_places(at, c.count);
-        c.copy(candidates, __shfl_sync(0xffffffff, first, 0), at->room);
+        for (int j = 0; j < AHEAD; j++) v[j] = load_four(from, i + j * stride);
+#pragma unroll
+        for (int j = 0; j < AHEAD; j++) {
+            if (!c.add(v[j], i + j * stride, s.columns, floor, least)) continue;
+            unsigned first = 0;
+            if (threadIdx.x % WARP == 0) first = take_places(at, c.count);
+            c.copy(candidates, __shfl_sync(0xffffffff, first, 0), at->room);
+        }
     }
     unsigned all;
     const unsigned earlier = add_earlier_warps(c.count, counts_s, &all);
@@ -157,9 +167,9 @@ static __global__ void __launch_bounds__(MANY)
     __shared__ unsigned count_s;
     struct search *at = &searches[blockIdx.x];
     candidates += (size_t)blockIdx.x * at->room;
-    const bool done = at->candidates <= at->room &&
-                      sort_best(kept_s, &count_s, candidates,
-                                at->candidates, (unsigned)s.k);
+    const bool done =
+        at->candidates <= at->room &&
+        sort_best(kept_s, &count_s, candidates, at->candidates, (unsigned)s.k);
     if (done)
         for (unsigned i = threadIdx.x; i < s.k; i += MANY)
             write_result(s, blockIdx.x, i, kept_s[i]);
@@ -171,7 +181,7 @@ static __global__ void __launch_bounds__(MANY)
 static int filter_rows(const struct selection &s) {
     const struct sample p = plan_sample(s.columns, s.k);
     const unsigned room = (unsigned)max(s.columns / 32, (size_t)LEAST_ROOM);
-    const layout l = lay_out(s.rows, s.columns);
+    const layout l = lay_out(s.rows, s.columns, 32);
     const size_t groups = s.rows * p.groups;
     scratch memory(s.stream), more(s.stream);
     struct search *searches;

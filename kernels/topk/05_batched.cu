@@ -57,8 +57,8 @@ static __device__ __forceinline__ entry keep_row(float *row_s, const float *x,
             own.store(row_s, first + j, columns, v[j]);
 #pragma unroll
             for (unsigned k = 0; k < 4; k++)
-                most = max(most, make_entry(v[j].at[k],
-                                            own.find(first + j, k)));
+                most =
+                    max(most, make_entry(v[j].at[k], own.find(first + j, k)));
         }
     }
     return most;

@@ -10,8 +10,8 @@
 
 enum { DIGITS = 256, DIGIT_BITS = 8, GROUP_ROWS = 1024 };
 
-/* SETTLED: all entries from the floor on are wanted, and no others. WRITTEN: the
- * row has its result. */
+/* SETTLED: all entries from the floor on are wanted, and no others. WRITTEN:
+ * the row has its result. */
 enum search_state { SEARCHING, SETTLED, WRITTEN };
 
 /* What is known about a row's k-th largest entry. */
@@ -50,16 +50,16 @@ struct layout {
     }
 };
 
-/* Return a layout with enough blocks for all multiprocessors, as far as a block
- * has some thousand numbers. */
-static inline layout lay_out(size_t rows, size_t columns) {
+/* Return a layout with at least `each` blocks for a multiprocessor, as far as a
+ * block has some thousand numbers. */
+static inline layout lay_out(size_t rows, size_t columns, size_t each) {
 #ifdef __CUDACC__
-    const size_t enough = 8 * (size_t)device_has(cudaDevAttrMultiProcessorCount);
+    const size_t all = (size_t)device_has(cudaDevAttrMultiProcessorCount);
 #else
-    const size_t enough = 16; // the same on every machine
+    const size_t all = 2; // the same on every machine
 #endif
     const size_t most = CEIL_DIV(columns, 16 * THREADS);
-    const size_t wanted = CEIL_DIV(enough, rows);
+    const size_t wanted = CEIL_DIV(each * all, rows);
     return {rows, (unsigned)(wanted < most ? wanted : most)};
 }
 
@@ -96,7 +96,7 @@ static __device__ __forceinline__ void visit(const source &from,
     }
 }
 
-/* ---- entries of a row that one block selects from ------------------------- */
+/* ---- entries that one block selects from --------------------------------- */
 
 enum {
     MANY = 1024,  // threads of a block that is alone with a row
@@ -105,7 +105,8 @@ enum {
 
 /* Return whether sort_best() succeeds for entries in any order. */
 static inline bool can_sort_best(size_t count, size_t k) {
-    return count <= SORTED || (k <= MANY && k * CEIL_DIV(count, MANY) <= SORTED);
+    return count <= SORTED ||
+           (k <= MANY && k * CEIL_DIV(count, MANY) <= SORTED);
 }
 
 /* Return the k-th largest of the threads' maxima, which k entries reach. */
@@ -127,9 +128,10 @@ static __device__ __forceinline__ entry raise_floor(entry *kept_s,
 /* Store the k largest of `count` entries in kept_s, the largest first. All MANY
  * threads of a block call this. It fails, and returns false to all of them, if
  * more than SORTED entries may be among the k largest. */
-static __device__ __forceinline__ bool
-sort_best(entry kept_s[SORTED], unsigned *count_s, const entry *entries,
-          unsigned count, unsigned k) {
+static __device__ __forceinline__ bool sort_best(entry kept_s[SORTED],
+                                                 unsigned *count_s,
+                                                 const entry *entries,
+                                                 unsigned count, unsigned k) {
     entry floor = NOTHING;
     if (threadIdx.x == 0) *count_s = 0;
     if (count > SORTED && k <= MANY)

@@ -42,8 +42,8 @@ int weft_topk(int rung, float *values, int64_t *indices, const float *x,
     CHECK_ARRAY(values);
     CHECK_ARRAY(indices);
     CHECK_ARRAY(x);
-    const struct selection s = {values,  indices, x, rows,
-                                columns, k,       weft_cuda_stream(stream)};
+    const struct selection s = {
+        values, indices, x, rows, columns, k, weft_cuda_stream(stream)};
     switch (rung) {
     case REFERENCE:
         return WEFT_REFERENCE(

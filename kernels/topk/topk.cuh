@@ -77,7 +77,8 @@ write_result(const struct selection &s, size_t row, size_t place, entry e) {
 /* ---- sorting ------------------------------------------------------------- */
 
 /* Wait for the WIDTH threads that share a row: a warp or a block. */
-template <unsigned WIDTH> static __device__ __forceinline__ void wait_for(void) {
+template <unsigned WIDTH>
+static __device__ __forceinline__ void wait_for(void) {
     if (WIDTH == WARP)
         __syncwarp();
     else
@@ -92,7 +93,8 @@ static __device__ __forceinline__ void
 exchange_pairs(entry *entries, size_t first, size_t count, size_t size,
                size_t stride, size_t own, size_t width) {
     for (size_t i = own; i < count / 2; i += width) {
-        const size_t lower = 2 * i - (i & (stride - 1)); // no upper one of a pair
+        const size_t lower =
+            2 * i - (i & (stride - 1)); // no upper one of a pair
         const entry a = entries[lower], b = entries[lower + stride];
         const bool falls = ((first + lower) & size) == 0;
         if ((a < b) != falls) continue;
@@ -104,9 +106,8 @@ exchange_pairs(entry *entries, size_t first, size_t count, size_t size,
 /* Sort `count` entries in shared memory, a power of 2, the largest first. WIDTH
  * threads call this; all entries are stored when they do. */
 template <unsigned WIDTH>
-static __device__ __forceinline__ void sort_shared(entry *entries_s,
-                                                   unsigned count,
-                                                   unsigned own) {
+static __device__ __forceinline__ void
+sort_shared(entry *entries_s, unsigned count, unsigned own) {
     for (unsigned size = 2; size <= count; size *= 2)
         for (unsigned stride = size / 2; stride > 0; stride /= 2) {
             exchange_pairs(entries_s, 0, count, size, stride, own, WIDTH);

@@ -16,6 +16,7 @@ from weft.toolchain import native
 RUNGS = [rung.name for rung in native.rungs("sort")]
 TILE = 8192  # keys of a tile of kernels/sort/tile.cuh
 CACHED = 1 << 22  # from so many keys on, plain C writes past the caches
+COUNTS = [1, 2, 31, 32, 33, TILE - 1, TILE, 2 * TILE + 1]
 SPECIAL = [float("nan"), float("inf"), -float("inf"), -0.0, 0.0, 1e-45, -1e-45]
 
 
@@ -64,7 +65,7 @@ def test_each_kind_of_keys_has_pytorchs_order(rung, descending):
     want_sorted(draw_floats(2000), rung, descending)
 
 
-@pytest.mark.parametrize("rung", RUNGS)
+@pytest.mark.parametrize("rung", only(["reference"], RUNGS))
 def test_equal_keys_keep_their_order(rung):
     x, index = draw(3 * TILE + 5, below=3), torch.arange(3 * TILE + 5)
     keys, moved = weft.sort(x, index.int(), rung=rung)
@@ -84,7 +85,7 @@ def test_zeros_and_nan_are_equal_and_keep_their_bits(rung):
     assert got.tolist() == [*nan.tolist(), 0x3F800000, 0, -(2**31), -(2**31)]
 
 
-@pytest.mark.parametrize("rung", RUNGS)
+@pytest.mark.parametrize("rung", only(["reference"], RUNGS))
 def test_orders_that_are_hard(rung):
     count = TILE + 1
     ordered = torch.arange(count, dtype=torch.int32) - count // 2
@@ -95,25 +96,25 @@ def test_orders_that_are_hard(rung):
         want_sorted(x, rung)
 
 
-@pytest.mark.parametrize("count", [1, 2, 31, 32, 33, TILE - 1, TILE, 2 * TILE + 1])
+@pytest.mark.parametrize("count", only([1, 33], COUNTS))
 @pytest.mark.parametrize("rung", RUNGS)
 def test_any_length_and_any_address(rung, count):
     for shift in (0, 3):
         want_sorted(draw(count + shift)[shift:], rung)
 
 
-@pytest.mark.parametrize("schedules", only([10], [10, 100]))
-@pytest.mark.parametrize("rung", ["onesweep"])
-def test_every_schedule_gives_the_same_bits(rung, schedules, library):
-    x = draw(5 * TILE + 77, below=1000)
+@pytest.mark.parametrize("schedules", only([3], [3, 100]))
+def test_every_schedule_of_onesweep_gives_the_same_bits(schedules, library):
+    x = draw(2 * TILE + 77, below=1000)
     want, found = argsort(x).int().numpy().tobytes(), set()
     for order in range(schedules):
         library.call("weft_set_order", order)
         library.call("weft_set_threads", 1 + order % 4)
-        found.add(weft.argsort(x, rung=rung).numpy().tobytes())
+        found.add(weft.argsort(x, rung="onesweep").numpy().tobytes())
     assert found == {want}
 
 
+@pytest.mark.slow
 def test_no_block_waits_for_one_that_cannot_begin(library):
     """On one thread, the blocks of the last tiles begin first."""
     x = draw(40 * TILE)
@@ -127,7 +128,7 @@ def test_no_block_waits_for_one_that_cannot_begin(library):
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
-@pytest.mark.parametrize("count", [100, 2**16 + 5, CACHED + 3])
+@pytest.mark.parametrize("count", only([100, 2**17 + 5], [100, 2**17 + 5, CACHED + 3]))
 def test_plain_c_has_the_same_bits_for_any_number_of_threads(count, threads, library):
     library.call("weft_set_threads", threads)
     x = draw_floats(count)
@@ -137,6 +138,16 @@ def test_plain_c_has_the_same_bits_for_any_number_of_threads(count, threads, lib
         assert torch.equal(weft.argsort(x), order.int())
 
 
+@pytest.mark.parametrize("count", only([2**17], [2**17, CACHED + 1]))
+def test_plain_c_sorts_keys_of_which_most_have_one_digit(count):
+    """One bucket has most keys, so all threads sort from the least digit."""
+    x = draw(count, below=2**20)
+    x[::100] -= 2**31
+    want_sorted(x, "reference")
+    want_sorted(draw(count), "reference")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("shifts", [(0, 0), (1, 1), (3, 0), (0, 2)])
 def test_plain_c_writes_lines_at_any_address(shifts):
     """Long arrays leave in lines of 64 bytes; nothing around them changes."""
@@ -193,15 +204,17 @@ def test_what_the_launcher_refuses():
                 lib.call("weft_sort", rung, *arguments, null)
 
 
+@pytest.mark.slow
 def test_the_last_rung_reads_the_keys_five_times():
     (row,) = counted.rows("sort", [2**14], ["onesweep"])
-    assert 1 < row["over_floor"] < 1.35 and row["kernels"] == 5
+    # A run of 32 keys touches (32 + 7) / 8 sectors on average, not 4.
+    assert 1 < row["over_floor"] < 1.15 and row["kernels"] == 5
 
 
 @pytest.mark.slow
 def test_the_rungs_are_ranked_by_their_bytes():
     rows = {row["rung"]: row["over_floor"] for row in counted.rows("sort", [2**16])}
-    assert list(rows) == ["onesweep", "multisplit", "bitonic", "three_kernels"]
+    assert list(rows) == ["onesweep", "multisplit", "three_kernels", "bitonic"]
     assert rows["multisplit"] > 1.5 * rows["onesweep"]
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import want_memory
+from tiers import only
 
 import weft
 from weft.base.errors import ArgumentError
@@ -61,16 +62,19 @@ def test_every_part_of_a_row_and_the_whole_of_it(rung, columns):
         want_same(x, k, rung)
 
 
+@pytest.mark.parametrize("schedules", only([6], [6, 100]))
 @pytest.mark.parametrize("rung", KERNELS)
-def test_another_schedule_gives_the_same_bits(rung):
-    library, x = native.library("topk", "cpu"), draw(1, 4500).round(decimals=1)
+def test_every_schedule_gives_the_same_bits(rung, schedules):
+    library, x = native.library("topk", "cpu"), draw(1, 9000).round(decimals=1)
     x = x if rung != "sort" else x[:, :600]
     try:
-        for order in range(6):
+        for order in range(schedules):
             library.call("weft_set_order", order)
+            library.call("weft_set_threads", 1 + order % 8)
             want_same(x, 20, rung)
     finally:
         library.call("weft_set_order", 0)
+        library.call("weft_set_threads", 0)
 
 
 def fool_sample(columns: int, low: float) -> torch.Tensor:
@@ -86,6 +90,10 @@ def fool_sample(columns: int, low: float) -> torch.Tensor:
 @pytest.mark.parametrize("columns", [1 << 14, 1 << 17])
 def test_a_sample_that_shows_nothing_costs_time_only(columns, k):
     want_same(fool_sample(columns, -1.0), k, "filtered")
+
+
+def test_candidates_that_one_block_cannot_sort_are_selected_by_digits():
+    want_same(draw(1, 1 << 18), 1500, "filtered")
 
 
 @pytest.mark.parametrize(("columns", "k"), [(8193, 7), (40_000, 64), (40_001, 200)])
@@ -164,7 +172,9 @@ def test_the_last_rung_moves_little_more_for_long_rows(columns):
 
 @pytest.mark.slow
 def test_a_filter_reads_a_row_once():
-    rows = {r["rung"]: r["over_floor"] for r in counted.rows("topk", [2**20], KERNELS[2:])}
+    rows = {
+        r["rung"]: r["over_floor"] for r in counted.rows("topk", [2**20], KERNELS[2:])
+    }
     assert rows["filtered"] < 1.1 and rows["radix_select"] > 3
 
 

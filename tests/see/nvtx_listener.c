@@ -1,5 +1,6 @@
 /* nvtx_listener.c -- a tool that NVTX loads through NVTX_INJECTION64_PATH. It
- * writes the name of each range that begins to stderr, and "." when one ends. */
+ * writes the name of each range that begins to stderr, and "." when one ends.
+ */
 #include <nvtx3/nvToolsExt.h>
 #include <stdio.h>
 

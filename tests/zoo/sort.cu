@@ -11,13 +11,13 @@ enum fault {
     REVERSED_FOR_DESCENDING
 };
 
-WEFT_RUNGS(
-    {"sort", "right", "", "fp32", WEFT_CPU | WEFT_CUDA, 0},
-    {"sort", "unstable_last_pass", "", "fp32", WEFT_CPU | WEFT_CUDA, 0},
-    {"sort", "unstable_first_pass", "", "fp32", WEFT_CPU | WEFT_CUDA, 0},
-    {"sort", "missing_pass", "", "fp32", WEFT_CPU | WEFT_CUDA, 0},
-    {"sort", "bits_of_floats", "", "fp32", WEFT_CPU | WEFT_CUDA, 0},
-    {"sort", "reversed_for_descending", "", "fp32", WEFT_CPU | WEFT_CUDA, 0})
+WEFT_RUNGS({"sort", "right", "", "fp32", WEFT_CPU | WEFT_CUDA, 0},
+           {"sort", "unstable_last_pass", "", "fp32", WEFT_CPU | WEFT_CUDA, 0},
+           {"sort", "unstable_first_pass", "", "fp32", WEFT_CPU | WEFT_CUDA, 0},
+           {"sort", "missing_pass", "", "fp32", WEFT_CPU | WEFT_CUDA, 0},
+           {"sort", "bits_of_floats", "", "fp32", WEFT_CPU | WEFT_CUDA, 0},
+           {"sort", "reversed_for_descending", "", "fp32", WEFT_CPU | WEFT_CUDA,
+            0})
 
 /* Move the keys and values with digit d to `to` and behind, in their order or
  * from the last to the first; return the next place. */
@@ -75,12 +75,10 @@ int weft_sort(int rung, int32_t *y, int32_t *sorted_values, const int32_t *x,
     WEFT_CHECK_RUNG(rung);
     const int kind = options ? options->kind : WEFT_SORT_INT;
     const int descending = options && options->descending;
-    const struct sorting s = {(unsigned *)y,
-                              (unsigned *)sorted_values,
-                              (const unsigned *)x,
-                              (const unsigned *)values,
-                              (unsigned)count,
-                              make_order(kind, descending),
-                              weft_cuda_stream(stream)};
+    const struct sorting s = {
+        (unsigned *)y,           (unsigned *)sorted_values,
+        (const unsigned *)x,     (const unsigned *)values,
+        (unsigned)count,         make_order(kind, descending),
+        weft_cuda_stream(stream)};
     return sort_faulty(rung, s, kind, descending);
 }

@@ -5,7 +5,8 @@
 
 enum { TILE = 16, THREADS = 256, BINS = 256 };
 
-/* Return device memory with a copy of the host's bytes; NULL if out of memory. */
+/* Return device memory with a copy of the host's bytes; NULL if out of memory.
+ */
 EXPORT void *bench_upload(const void *host, size_t bytes) {
     void *made = 0;
     if (cudaMalloc(&made, bytes)) return 0;

@@ -4,9 +4,9 @@ python -m weft bench conv2d --sizes 64,256 --rungs reference
 
 On a GPU, PyTorch's op also competes in compiled form, and CUB's version if there is
 one. Each contender's calls are then in a CUDA graph, so the times exclude what the host
-needs for a launch. If the data determine the length of the result, PyTorch's host waits
-for it, which no graph allows: events time PyTorch, and our rungs leave the length on
-the GPU.
+needs for a launch. If PyTorch's host waits for a number, such as the length of the
+result, no graph can have its calls: events time PyTorch, and our rungs leave the number
+on the GPU.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ class SizedProblem:
     beside_copy: whether a copy of the first input is timed, too. keeps_some: whether
     the data determine the length of the result; on a GPU, ours() then returns the
     memory of all possible elements. numpy: NumPy's functions by name, which take the
-    inputs' arrays. cub: CUB's function without arguments, or None.
+    inputs' arrays. torch_waits: whether PyTorch's host waits for the GPU. cub: CUB's
+    function without arguments, or None.
     """
 
     sizes: dict[str, int]
@@ -74,6 +75,7 @@ class SizedProblem:
     bytes: float
     beside_copy: bool = False
     keeps_some: bool = False
+    torch_waits: bool = False
     numpy: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     cub: Callable[[], torch.Tensor] | None = None
 
@@ -132,7 +134,7 @@ def _race(op, problem, ours, peers, device, timer, samples) -> list[dict[str, An
             once = time_call(peers["eager"].call, device, samples=5).median
             for one in contenders.values():
                 one.calls = max(1, min(200, int(SAMPLE / once)))
-        waiting = peers if problem.keeps_some and timer == "graph" else {}
+        waiting = peers if problem.torch_waits and timer == "graph" else {}
         waiting = {n: c for n, c in waiting.items() if c.row["impl"] == "torch"}
         others = {n: c for n, c in contenders.items() if n not in waiting}
         results = race(others, device, timer, rounds=samples)
@@ -286,7 +288,7 @@ def _load_problem(op: str, size: int, device: torch.device) -> SizedProblem:
         ours,
         lambda *tensors: spec.twin(*tensors, *options),
         *(bench.flop(sizes), spec.count_bytes(sizes), bench.beside_copy),
-        bool(spec.length),
+        *(bool(spec.length), bool(spec.length) or bench.torch_waits),
         {
             name: lambda *arrays, call=call: call(*arrays, *options)
             for name, call in bench.numpy.items()

@@ -37,6 +37,7 @@ class Bench:
     floating-point operations for these sizes, if it limits the speed. beside_copy:
     whether to time a copy, too, which shows what the memory can do. numpy: the op on
     NumPy arrays and the twin's other arguments, by the name of NumPy's function.
+    torch_waits: whether PyTorch's op waits for a number from the GPU.
     """
 
     size: str
@@ -48,6 +49,7 @@ class Bench:
     on_gpu: Mapping[str, OtherSize] = field(default_factory=dict)
     beside_copy: bool = False
     numpy: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    torch_waits: bool = False
 
     def sizes_for(
         self, size: int, counted: bool = False, on_gpu: bool = False
