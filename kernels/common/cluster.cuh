@@ -7,8 +7,8 @@
 
 enum { MOST_IN_CLUSTER = 16 }; // blocks
 
-/* Return how many blocks a cluster may have: 1 on a device without clusters, and
- * on the CPU target. */
+/* Return how many blocks a cluster may have: 1 on a device without clusters,
+ * and on the CPU target. */
 static inline unsigned count_cluster(void) {
 #ifdef __CUDACC__
     const int major = device_has(cudaDevAttrComputeCapabilityMajor);

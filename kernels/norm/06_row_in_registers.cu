@@ -62,8 +62,8 @@ static int launch_backward(const normal_backward &n, cudaStream_t stream) {
         const auto kernel = rows_are_aligned(n)
                                 ? differentiate_row<CENTRED, true, Holder>
                                 : differentiate_row<CENTRED, false, Holder>;
-        const struct launch l = {"differentiate_row", n.rows, Holder::width, 0,
-                                 stream,              0};
+        const struct launch l = {
+            "differentiate_row", n.rows, Holder::width, 0, stream, 0};
         return launch_kernel(l, kernel, n);
     });
 }
