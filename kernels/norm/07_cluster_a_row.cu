@@ -1,18 +1,18 @@
 /* 07_cluster_a_row.cu -- layernorm and rmsnorm, rung 7: a cluster of blocks
  * shares a row.
  *
- * Before:     the blocks of rung 5 exchange their moments through global
- * memory, which takes microseconds for each row. One block of rung 6 fills a
- *             multiprocessor if the row is long.
+ * Before:     the blocks of rung 5 exchange moments through global memory. That
+ *             takes microseconds per row. If a row is long, one block of rung 6
+ *             fills a multiprocessor.
  * Idea:       up to 16 blocks form a cluster. Each keeps a slice of the row, of
  *             weight and of bias in registers, as in rung 6. A block stores its
- *             moments in the shared memory of all blocks of the cluster. A
- *             barrier of the cluster follows, and every block merges all
- * moments in the same order. Then the cluster takes the next row. Prediction:
- * one read and one write of rows of up to 262,144 numbers. Backward, dy and x
- * share the registers: 131,072. Limit:      longer rows, which rung 5 computes.
- * The rung needs compute capability 9.0. On the CPU target, a cluster is one
- * block. */
+ *             moments in the shared memory of all blocks of the cluster. After
+ *             a barrier of the cluster, every block merges all moments in the
+ *             same order. Then the cluster takes the next row.
+ * Prediction: one read and one write of rows of up to 262,144 numbers.
+ *             Backward, dy and x share the registers: 131,072.
+ * Limit:      longer rows, which rung 5 computes. The rung needs compute
+ *             capability 9.0. On the CPU target, a cluster is one block. */
 #include "../common/cluster.cuh"
 #include "in_registers.cuh"
 

@@ -1,14 +1,14 @@
 /* 07_row_in_registers.cu -- softmax, rung 7: the row stays in registers.
  *
  * Before:     with rows of 64 KB in shared memory, three blocks of rung 5 fit
- * on a multiprocessor. Often all of them wait in a barrier. Idea:       the
- * registers of a multiprocessor have 256 KB. A thread keeps up to 16 numbers,
- * and a block has 128 to 1024 threads, just enough for its row. All loads of a
- * row are in flight at the same time. Prediction: one read and one write of up
- * to 16,384 numbers, at the rate of a copy. In the backward pass, dy and y
- * share the registers: 8192. Limit:      longer rows, which rung 5 computes,
- * and fewer rows than multiprocessors. Rung 8 joins the registers of several
- * blocks. */
+ *             on a multiprocessor. Often all of them wait in a barrier.
+ * Idea:       the registers of a multiprocessor have 256 KB. A thread keeps up
+ *             to 16 numbers, and a block has 128 to 1024 threads, just enough
+ *             for its row. All loads of a row are in flight at the same time.
+ * Prediction: one read and one write of up to 16,384 numbers, at the rate of a
+ *             copy. Backward, dy and y share the registers: 8192.
+ * Limit:      longer rows, which rung 5 computes, and fewer rows than
+ *             multiprocessors. Rung 8 joins the registers of several blocks. */
 #include "in_registers.cuh"
 
 template <bool WIDE, class Holder>

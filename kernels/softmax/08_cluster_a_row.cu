@@ -4,12 +4,12 @@
  *             which takes microseconds for each row.
  * Idea:       up to 16 blocks form a cluster, and each keeps a slice of the row
  *             in registers, as in rung 7. A block stores its pair in the shared
- *             memory of all blocks of the cluster. A barrier of the cluster
- *             follows, and every block merges all pairs in the same order.
+ *             memory of all blocks of the cluster. After a barrier of the
+ *             cluster, every block merges all pairs in the same order.
  * Prediction: one read and one write of up to 262,144 numbers, at the rate of a
- *             copy. In the backward pass, dy and y share the registers:
- * 131,072. Limit:      longer rows, which rung 6 computes. The rung needs
- * compute capability 9.0. On the CPU target, a cluster is one block. */
+ *             copy. Backward, dy and y share the registers: 131,072.
+ * Limit:      longer rows, which rung 6 computes. The rung needs compute
+ *             capability 9.0. On the CPU target, a cluster is one block. */
 #include "in_registers.cuh"
 
 #include "common/cluster.cuh"
