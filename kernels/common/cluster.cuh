@@ -25,7 +25,8 @@ struct slices {
 };
 
 /* Divide a row of `cols` numbers into slices of at most `wanted` numbers, or of
- * more if a cluster would need too many blocks. */
+ * more if a cluster would need too many blocks. `wanted` is at least 1024, so
+ * that no slice is empty. */
 static inline slices divide_row(unsigned cols, unsigned wanted) {
     unsigned blocks = 1;
     while (blocks < count_cluster() && CEIL_DIV(cols, blocks) > wanted)
