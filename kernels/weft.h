@@ -345,13 +345,13 @@ int weft_sort(int rung, int32_t *y, int32_t *sorted_values, const int32_t *x,
 /* Compute y (rows,cols), the softmax of each row of x (rows,cols): exp(x - m) /
  * sum(exp(x - m)) with the row's maximum m. A row becomes NaN if it has a NaN,
  * or if m is an infinity. Each rung gives the same bits for each run.
- * "split_rows", and rungs that pass long rows to it, give other bits on a device
- * with another number of multiprocessors or other shared memory. They return
- * WEFT_ENOMEM without memory for partial results: at most 12 bytes for each of a
- * row's parts. "cluster_a_row" gives other bits on a device whose clusters have
- * another size. "reference" returns WEFT_ENOMEM without 1 MiB for each thread.
- * Source: Milakov and Gimelshein, Online normalizer calculation for softmax,
- * 2018. */
+ * "split_rows", and rungs that pass long rows to it, give other bits on a
+ * device with another number of multiprocessors or other shared memory. They
+ * return WEFT_ENOMEM without memory for partial results: at most 12 bytes for
+ * each of a row's parts. "cluster_a_row" gives other bits on a device whose
+ * clusters have another size. "reference" returns WEFT_ENOMEM without 1 MiB for
+ * each thread. Source: Milakov and Gimelshein, Online normalizer calculation
+ * for softmax, 2018. */
 int weft_softmax(int rung, float *y, const float *x, int rows, int cols,
                  weft_stream stream);
 

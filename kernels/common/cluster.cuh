@@ -7,8 +7,8 @@
 
 enum { MOST_IN_CLUSTER = 16 }; // blocks
 
-/* Return how many blocks a cluster may have: 1 on a device without clusters, and
- * on the CPU target. */
+/* Return how many blocks a cluster may have: 1 on a device without clusters,
+ * and on the CPU target. */
 static inline unsigned count_cluster(void) {
 #ifdef __CUDACC__
     const int major = device_has(cudaDevAttrComputeCapabilityMajor);
@@ -25,7 +25,8 @@ struct slices {
 };
 
 /* Divide a row of `cols` numbers into slices of at most `wanted` numbers, or of
- * more if a cluster would need too many blocks. */
+ * more if a cluster would need too many blocks. `wanted` is at least 1024, so
+ * that no slice is empty. */
 static inline slices divide_row(unsigned cols, unsigned wanted) {
     unsigned blocks = 1;
     while (blocks < count_cluster() && CEIL_DIV(cols, blocks) > wanted)

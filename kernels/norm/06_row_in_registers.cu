@@ -10,9 +10,9 @@
  *             block takes one row.
  * Prediction: one read and one write of rows of up to 16,384 numbers. Backward,
  *             dy and x share the registers: 8192.
- * Limit:      beyond 8192 numbers, one block fills a multiprocessor. Rung 7
- *             joins the registers of several blocks. Rung 4 computes rows that
- *             do not fit. */
+ * Limit:      longer rows, which rung 4 computes. With more than 8192 numbers,
+ *             one block fills a multiprocessor, and nothing hides its barriers.
+ *             Rung 7 joins the registers of several blocks. */
 #include "in_registers.cuh"
 
 template <bool CENTRED, bool WIDE, class Holder>
@@ -62,8 +62,8 @@ static int launch_backward(const normal_backward &n, cudaStream_t stream) {
         const auto kernel = rows_are_aligned(n)
                                 ? differentiate_row<CENTRED, true, Holder>
                                 : differentiate_row<CENTRED, false, Holder>;
-        const struct launch l = {"differentiate_row", n.rows, Holder::width, 0,
-                                 stream,              0};
+        const struct launch l = {
+            "differentiate_row", n.rows, Holder::width, 0, stream, 0};
         return launch_kernel(l, kernel, n);
     });
 }

@@ -1,16 +1,16 @@
 /* 07_cluster_a_row.cu -- layernorm and rmsnorm, rung 7: a cluster of blocks
  * shares a row.
  *
- * Before:     the blocks of rung 5 exchange their moments through global memory,
- *             which takes microseconds for each row. One block of rung 6 fills a
- *             multiprocessor if the row is long.
+ * Before:     the blocks of rung 5 exchange moments through global memory. That
+ *             takes microseconds per row. If a row is long, one block of rung 6
+ *             fills a multiprocessor.
  * Idea:       up to 16 blocks form a cluster. Each keeps a slice of the row, of
  *             weight and of bias in registers, as in rung 6. A block stores its
- *             moments in the shared memory of all blocks of the cluster. A
- *             barrier of the cluster follows, and every block merges all moments
- *             in the same order. Then the cluster takes the next row.
- * Prediction: one read and one write of rows of up to 262,144 numbers. Backward,
- *             dy and x share the registers: 131,072.
+ *             moments in the shared memory of all blocks of the cluster. After
+ *             a barrier of the cluster, every block merges all moments in the
+ *             same order. Then the cluster takes the next row.
+ * Prediction: one read and one write of rows of up to 262,144 numbers.
+ *             Backward, dy and x share the registers: 131,072.
  * Limit:      longer rows, which rung 5 computes. The rung needs compute
  *             capability 9.0. On the CPU target, a cluster is one block. */
 #include "../common/cluster.cuh"
@@ -33,8 +33,8 @@ static __global__ void __launch_bounds__(Holder::width, count_roomy<Holder>())
         if (CENTRED) found.mean = add_threads(found.mean, sums_s) / found.count;
         found.squares = add_threads(own.add_distances(found.mean), sums_s);
         exchange_in_cluster(found, all_s, rank, s.blocks);
-        const moments whole = merge_lanes<CENTRED>(
-            lane < s.blocks ? all_s[lane] : moments{});
+        const moments whole =
+            merge_lanes<CENTRED>(lane < s.blocks ? all_s[lane] : moments{});
         const float rstd = find_rstd(n, whole.squares);
         own.store(first, whole.mean, rstd);
         if (rank == 0 && threadIdx.x == 0)
@@ -67,8 +67,8 @@ static int launch(const normal &n, const slices &s, cudaStream_t stream) {
         const auto kernel = rows_are_aligned(n)
                                 ? normalize_slices<CENTRED, true, Holder>
                                 : normalize_slices<CENTRED, false, Holder>;
-        struct launch l = {"normalize_slices", 0, Holder::width,    0,
-                           stream,             0, (int)s.blocks};
+        struct launch l = {"normalize_slices", 0, Holder::width, 0, stream, 0,
+                           (int)s.blocks};
         l.grid = count_clusters(l, kernel, n.rows) * s.blocks;
         return launch_kernel(l, kernel, n, s);
     });
@@ -82,9 +82,13 @@ static int launch_backward(const normal_backward &n, const slices &s,
         const auto kernel = rows_are_aligned(n)
                                 ? differentiate_slices<CENTRED, true, Holder>
                                 : differentiate_slices<CENTRED, false, Holder>;
-        const struct launch l = {
-            "differentiate_slices", n.rows * s.blocks, Holder::width, 0,
-            stream,                 0,                 (int)s.blocks};
+        const struct launch l = {"differentiate_slices",
+                                 n.rows * s.blocks,
+                                 Holder::width,
+                                 0,
+                                 stream,
+                                 0,
+                                 (int)s.blocks};
         return launch_kernel(l, kernel, n, s);
     });
 }

@@ -22,8 +22,8 @@ template <bool CENTRED, bool WIDE, class Holder> struct held {
 #pragma unroll
         for (int j = 0; j < Holder::groups; j++) {
             weight[j] = load_scale(n.weight, thread, j, n.cols, 1.0f);
-            bias[j] = load_scale(CENTRED ? n.bias : NULL, thread, j, n.cols,
-                                 0.0f);
+            bias[j] =
+                load_scale(CENTRED ? n.bias : NULL, thread, j, n.cols, 0.0f);
         }
     }
     /* Add the residual, and store the sums. All loads come first, since the

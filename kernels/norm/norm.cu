@@ -9,8 +9,8 @@
  * arrays, its rows are half as long. */
 enum { BEFORE_CLUSTER = 8192, IN_BLOCK = 16384, IN_CLUSTER = 16 * IN_BLOCK };
 
-/* Return the fastest rung whose blocks keep a row in registers, or NORM_TUNED if
- * the row is too long. `arrays` of rows are kept. */
+/* Return the fastest rung whose blocks keep a row in registers, or NORM_TUNED
+ * if the row is too long. `arrays` of rows are kept. */
 static int choose_registers(unsigned cols, unsigned arrays) {
     const bool clusters = count_cluster() > 1;
     const unsigned most = clusters && arrays == 1 ? BEFORE_CLUSTER : IN_BLOCK;

@@ -1,12 +1,12 @@
 /* 07_row_in_registers.cu -- softmax, rung 7: the row stays in registers.
  *
- * Before:     with rows of 64 KB in shared memory, three blocks of rung 5 fit on
- *             a multiprocessor. Often all of them wait in a barrier.
+ * Before:     with rows of 64 KB in shared memory, three blocks of rung 5 fit
+ *             on a multiprocessor. Often all of them wait in a barrier.
  * Idea:       the registers of a multiprocessor have 256 KB. A thread keeps up
  *             to 16 numbers, and a block has 128 to 1024 threads, just enough
  *             for its row. All loads of a row are in flight at the same time.
  * Prediction: one read and one write of up to 16,384 numbers, at the rate of a
- *             copy. In the backward pass, dy and y share the registers: 8192.
+ *             copy. Backward, dy and y share the registers: 8192.
  * Limit:      longer rows, which rung 5 computes, and fewer rows than
  *             multiprocessors. Rung 8 joins the registers of several blocks. */
 #include "in_registers.cuh"
@@ -41,8 +41,8 @@ int softmax_registers(const struct softening *s) {
         const auto kernel = rows_are_aligned(s->y, s->x, s->x, s->cols)
                                 ? soften_row<true, Holder>
                                 : soften_row<false, Holder>;
-        const struct launch l = {"soften_row", s->rows,   Holder::width,
-                                 0,            s->stream, 0};
+        const struct launch l = {"soften_row", s->rows, Holder::width, 0,
+                                 s->stream,    0};
         return launch_kernel(l, kernel, s->y, s->x, s->cols);
     });
 }
@@ -54,8 +54,8 @@ int softmax_registers_backward(const struct differentiation *d) {
         const auto kernel = rows_are_aligned(d->dx, d->dy, d->y, d->cols)
                                 ? differentiate_row<true, Holder>
                                 : differentiate_row<false, Holder>;
-        const struct launch l = {"differentiate_row", d->rows,   Holder::width,
-                                 0,                   d->stream, 0};
+        const struct launch l = {"differentiate_row", d->rows, Holder::width, 0,
+                                 d->stream,           0};
         return launch_kernel(l, kernel, d->dx, d->dy, d->y, d->cols);
     });
 }

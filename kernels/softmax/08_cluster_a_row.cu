@@ -4,10 +4,10 @@
  *             which takes microseconds for each row.
  * Idea:       up to 16 blocks form a cluster, and each keeps a slice of the row
  *             in registers, as in rung 7. A block stores its pair in the shared
- *             memory of all blocks of the cluster. A barrier of the cluster
- *             follows, and every block merges all pairs in the same order.
+ *             memory of all blocks of the cluster. After a barrier of the
+ *             cluster, every block merges all pairs in the same order.
  * Prediction: one read and one write of up to 262,144 numbers, at the rate of a
- *             copy. In the backward pass, dy and y share the registers: 131,072.
+ *             copy. Backward, dy and y share the registers: 131,072.
  * Limit:      longer rows, which rung 6 computes. The rung needs compute
  *             capability 9.0. On the CPU target, a cluster is one block. */
 #include "in_registers.cuh"
@@ -55,9 +55,10 @@ int softmax_cluster(const struct softening *s) {
         const auto kernel = rows_are_aligned(s->y, s->x, s->x, s->cols)
                                 ? soften_slices<true, Holder>
                                 : soften_slices<false, Holder>;
-        const struct launch l = {
-            "soften_slices", s->rows * cut.blocks, Holder::width, 0,
-            s->stream,       0,                    (int)cut.blocks};
+        const struct launch l = {"soften_slices", s->rows * cut.blocks,
+                                 Holder::width,   0,
+                                 s->stream,       0,
+                                 (int)cut.blocks};
         return launch_kernel(l, kernel, s->y, s->x, s->cols, cut);
     });
 }
@@ -71,9 +72,13 @@ int softmax_cluster_backward(const struct differentiation *d) {
         const auto kernel = rows_are_aligned(d->dx, d->dy, d->y, d->cols)
                                 ? differentiate_slices<true, Holder>
                                 : differentiate_slices<false, Holder>;
-        const struct launch l = {
-            "differentiate_slices", d->rows * cut.blocks, Holder::width, 0,
-            d->stream,              0,                    (int)cut.blocks};
+        const struct launch l = {"differentiate_slices",
+                                 d->rows * cut.blocks,
+                                 Holder::width,
+                                 0,
+                                 d->stream,
+                                 0,
+                                 (int)cut.blocks};
         return launch_kernel(l, kernel, d->dx, d->dy, d->y, d->cols, cut);
     });
 }

@@ -90,7 +90,8 @@ def test_each_pass_over_the_rows_counts():
     # A thread's float takes a sector, 32 bytes for 4: eight times the bytes.
     assert rows["three_passes"] == 8 * (3 + 1) / 2 and rows["online"] == 8 * (2 + 1) / 2
     assert rows["warp_a_row"] == rows["block_a_row"] == 1.5
-    assert rows["row_in_shared"] == 1
+    for rung in ("row_in_shared", "row_in_registers", "cluster_a_row"):
+        assert rows[rung] == 1, rung
 
 
 @pytest.mark.parametrize("count", only([2**12], [2**10, 2**12, 2**16, 2**20 + 4]))
