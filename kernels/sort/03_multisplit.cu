@@ -3,7 +3,7 @@
  * Before:     lanes of rung 2 write to places far apart, and eight passes read
  *             and write all keys.
  * Idea:       digits of 8 bits, so four passes. A warp finds the lanes that
- *             have equal digits with one instruction (tile.cuh). The block
+ *             have equal digits by eight ballots (tile.cuh). The block
  *             orders its tile in shared memory. Then keys of one digit are
  *             neighbours there and in the output.
  * Prediction: half of the passes, and at most five sectors for 32 neighbours. A
@@ -29,13 +29,13 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT)
     const unsigned tile = blockIdx.x;
     tile_keys k;
     k.load(p, tile);
-    k.rank(p, tile, &r_s);
+    k.count(p, tile, &r_s);
     __syncthreads(); // all warps have counted
     unsigned total;
     const unsigned first = place_digits(&r_s, &total);
     divide_runs(p, tile, &r_s, first, firsts[threadIdx.x * gridDim.x + tile]);
     __syncthreads(); // all places are stored
-    k.gather(p, tile, &r_s);
+    k.order(p, tile, &r_s);
     __syncthreads(); // the tile is in order
     k.scatter(p, tile, &r_s);
 }

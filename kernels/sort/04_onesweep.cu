@@ -34,26 +34,32 @@ struct digit_states {
                                             unsigned word) const {
         *(volatile unsigned *)&words[tile * RADIX + digit] = word;
     }
-    __device__ __forceinline__ unsigned wait(unsigned tile,
-                                             unsigned digit) const {
-        const volatile unsigned *const at = &words[tile * RADIX + digit];
-        unsigned word = *(const volatile unsigned *)at;
-        while (!word) {
-            __nanosleep(50);
-            word = *(const volatile unsigned *)at;
-        }
-        return word;
-    }
     /* Return the place of the first key of `tile`, which is not the first one,
      * with a digit. */
     __device__ __forceinline__ unsigned look_back(unsigned tile,
                                                   unsigned digit) const {
-        unsigned sum = 0;
-        for (;;) {
-            const unsigned word = wait(--tile, digit);
-            if (word & PLACE) return sum + (word & ~PLACE);
-            sum += word - 1;
+        for (unsigned sum = 0;;) {
+            unsigned found[AT_ONCE]; // of the tiles before `tile`
+#pragma unroll
+            for (unsigned k = 0; k < AT_ONCE; k++)
+                found[k] = k < tile ? read(tile - 1 - k, digit) : PLACE;
+            if (!found[0]) __nanosleep(20);
+#pragma unroll
+            for (unsigned k = 0; k < AT_ONCE; k++) {
+                if (found[k] & PLACE) return sum + (found[k] & ~PLACE);
+                if (!found[k]) break; // read it again
+                sum += found[k] - 1;
+                tile--;
+            }
         }
+    }
+
+  private:
+    enum { AT_ONCE = 4 }; // tiles whose words a thread reads at the same time
+
+    __device__ __forceinline__ unsigned read(unsigned tile,
+                                             unsigned digit) const {
+        return *(const volatile unsigned *)&words[tile * RADIX + digit];
     }
 };
 
@@ -83,31 +89,32 @@ static __global__ void count_digits(unsigned *counts, sort_pass p) {
 /* Return, to thread d, the place of the tile's first key with digit d, and
  * publish the place behind its last one. counts (RADIX): of all keys. */
 static __device__ __forceinline__ unsigned
-find_places(const digit_states &states, const unsigned *counts, unsigned tile,
-            unsigned total, tile_room *r_s) {
+find_place(const digit_states &states, const unsigned *counts, unsigned tile,
+           unsigned total, tile_room *r_s) {
     const unsigned digit = threadIdx.x;
-    const bool publishes = tile + 1 < gridDim.x; // nobody reads the last one
-    if (publishes && tile > 0) states.publish(tile, digit, total + 1);
     const unsigned place = tile == 0
                                ? add_earlier_threads(counts[digit], r_s->sums)
                                : states.look_back(tile, digit);
-    if (publishes) states.publish(tile, digit, PLACE | (place + total));
+    states.publish(tile, digit, PLACE | (place + total));
     return place;
 }
 
+/* A tile publishes its counts before it finds the places of its keys, so that
+ * later tiles wait less. */
 static __global__ void __launch_bounds__(THREADS, RESIDENT)
     sweep(sort_pass p, digit_states states, const unsigned *counts) {
     __shared__ tile_room r_s;
     const unsigned tile = states.take_tile(&r_s.tile);
     tile_keys k;
     k.load(p, tile);
-    k.rank(p, tile, &r_s);
+    k.count(p, tile, &r_s);
     __syncthreads(); // all warps have counted
     unsigned total;
     const unsigned first = place_digits(&r_s, &total);
+    if (tile > 0) states.publish(tile, threadIdx.x, total + 1);
     __syncthreads(); // all places in the tile are stored
-    k.gather(p, tile, &r_s);
-    const unsigned place = find_places(states, counts, tile, total, &r_s);
+    k.order(p, tile, &r_s);
+    const unsigned place = find_place(states, counts, tile, total, &r_s);
     divide_runs(p, tile, &r_s, first, place);
     __syncthreads(); // the tile is in order, and all places are stored
     k.scatter(p, tile, &r_s);
