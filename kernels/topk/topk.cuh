@@ -94,7 +94,7 @@ static __device__ __forceinline__ void exchange_pairs(entry *entries, T first,
                                                       T count, T size, T stride,
                                                       T own, T width) {
     for (T i = own; i < count / 2; i += width) {
-        const T lower = 2 * i - (i & (stride - 1)); // no upper one of a pair
+        const T lower = 2 * i - (i & (stride - 1)); // of pair i
         const entry a = entries[lower], b = entries[lower + stride];
         const bool falls = ((first + lower) & size) == 0;
         if ((a < b) != falls) continue;
