@@ -79,7 +79,8 @@ class Op:
     output. floor: the bytes that the op must move, if not those of all arrays. words:
     outputs, each with an input of the same dtype. Both are int32_t in weft.h and may be
     int32, uint32 or float32 (WORDS in plan.py). weft.h's number `kind` is the index
-    of the first input's dtype there. second: an output that makes the result a pair if it exists.
+    of the first input's dtype there. second: an output that makes the result a pair if
+    it exists.
     """
 
     def __init__(
