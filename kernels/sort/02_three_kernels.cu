@@ -37,7 +37,7 @@ struct counters {
         const unsigned own = count_own(p);
         for (unsigned j = 0; j < own; j++) {
             const unsigned key = keys[threadIdx.x * OWN + j];
-            at[p.find_digit<NIBBLE>(key)][threadIdx.x]++;
+            at[p.find_digit<NIBBLE>(rank_key(key, p.order))][threadIdx.x]++;
         }
         __syncthreads(); // all keys of the tile are counted
     }
@@ -69,7 +69,8 @@ static __global__ void scatter_nibbles(sort_pass p, const unsigned *firsts) {
     const unsigned own = counters::count_own(p);
     for (unsigned j = 0; j < own; j++) {
         const unsigned i = threadIdx.x * OWN + j, key = c_s.keys[i];
-        const unsigned to = c_s.at[p.find_digit<NIBBLE>(key)][threadIdx.x]++;
+        const unsigned to =
+            c_s.at[p.find_digit<NIBBLE>(rank_key(key, p.order))][threadIdx.x]++;
         p.y[to] = key;
         if (p.sorted_values)
             p.sorted_values[to] = p.load_value(blockIdx.x * PART + i);

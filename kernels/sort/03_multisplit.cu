@@ -11,23 +11,26 @@
  * Limit:      the second reading. Rung 4 counts all digits in one reading. */
 #include "tile.cuh"
 
+template <bool FLOAT>
 static __global__ void count_bytes(unsigned *counts, sort_pass p) {
     __shared__ unsigned counts_s[RADIX];
     counts_s[threadIdx.x] = 0;
     __syncthreads(); // all counts are 0
     for (int j = 0; j < ITEMS; j++) {
-        const unsigned i = tile_keys::find(blockIdx.x, j);
-        if (i < p.count) atomicAdd(&counts_s[p.find_digit<BITS>(p.x[i])], 1u);
+        const unsigned i = tile_keys<FLOAT>::find(blockIdx.x, j);
+        if (i < p.count)
+            atomicAdd(&counts_s[p.find_digit<BITS>(p.rank<FLOAT>(p.x[i]))], 1u);
     }
     __syncthreads(); // all keys of the tile are counted
     counts[threadIdx.x * gridDim.x + blockIdx.x] = counts_s[threadIdx.x];
 }
 
+template <bool FLOAT>
 static __global__ void __launch_bounds__(THREADS, RESIDENT)
     scatter_bytes(sort_pass p, const unsigned *firsts) {
     __shared__ tile_room r_s;
     const unsigned tile = blockIdx.x;
-    tile_keys k;
+    tile_keys<FLOAT> k;
     k.load(p, tile);
     k.count(p, tile, &r_s);
     __syncthreads(); // all warps have counted
@@ -40,18 +43,22 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT)
     k.scatter(p, tile, &r_s);
 }
 
-int sort_multisplit(const struct sorting *s) {
+template <bool FLOAT> static int split_passes(const struct sorting *s) {
     const unsigned tiles = count_tiles(s->count);
     sort_memory m(s);
     WEFT_TRY(m.claim(s, (size_t)RADIX * tiles + RADIX));
     unsigned *const totals = m.rest, *const counts = m.rest + RADIX;
     for (unsigned p = 0; p < PASSES; p++) {
         const sort_pass pass = find_pass(s, m, p, BITS);
-        count_bytes<<<tiles, THREADS, 0, s->stream>>>(counts, pass);
+        count_bytes<FLOAT><<<tiles, THREADS, 0, s->stream>>>(counts, pass);
         WEFT_LAUNCHED(count_bytes);
         WEFT_TRY(scan_counts(counts, totals, RADIX, tiles, s->stream));
-        scatter_bytes<<<tiles, THREADS, 0, s->stream>>>(pass, counts);
+        scatter_bytes<FLOAT><<<tiles, THREADS, 0, s->stream>>>(pass, counts);
         WEFT_LAUNCHED(scatter_bytes);
     }
     return WEFT_OK;
+}
+
+int sort_multisplit(const struct sorting *s) {
+    return s->order.is_float ? split_passes<true>(s) : split_passes<false>(s);
 }

@@ -67,18 +67,22 @@ struct digit_states {
  */
 enum { PORTION = 2 };
 
+template <bool FLOAT>
 static __global__ void count_digits(unsigned *counts, sort_pass p) {
     __shared__ unsigned counts_s[PASSES][RADIX];
     for (int d = 0; d < PASSES; d++) counts_s[d][threadIdx.x] = 0;
     __syncthreads(); // all counts are 0
     const size_t first = (size_t)blockIdx.x * (PORTION * TILE) + threadIdx.x;
+#pragma unroll 8
     for (int j = 0; j < PORTION * ITEMS; j++) {
         const size_t i = first + j * THREADS;
-        if (i >= p.count) break;
-        const unsigned rank = rank_key(p.x[i], p.order);
+        const unsigned key = i < p.count ? p.x[i] : 0;
+        const unsigned rank = p.rank<FLOAT>(key);
+        if (i < p.count) {
 #pragma unroll
-        for (int d = 0; d < PASSES; d++)
-            atomicAdd(&counts_s[d][rank >> d * BITS & (RADIX - 1)], 1u);
+            for (int d = 0; d < PASSES; d++)
+                atomicAdd(&counts_s[d][rank >> d * BITS & (RADIX - 1)], 1u);
+        }
     }
     __syncthreads(); // all keys are counted
     for (int d = 0; d < PASSES; d++)
@@ -101,11 +105,12 @@ find_place(const digit_states &states, const unsigned *counts, unsigned tile,
 
 /* A tile publishes its counts before it finds the places of its keys, so that
  * later tiles wait less. */
+template <bool FLOAT>
 static __global__ void __launch_bounds__(THREADS, RESIDENT)
     sweep(sort_pass p, digit_states states, const unsigned *counts) {
     __shared__ tile_room r_s;
     const unsigned tile = states.take_tile(&r_s.tile);
-    tile_keys k;
+    tile_keys<FLOAT> k;
     k.load(p, tile);
     k.count(p, tile, &r_s);
     __syncthreads(); // all warps have counted
@@ -120,7 +125,7 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT)
     k.scatter(p, tile, &r_s);
 }
 
-int sort_onesweep(const struct sorting *s) {
+template <bool FLOAT> static int sweep_passes(const struct sorting *s) {
     const unsigned tiles = count_tiles(s->count);
     const size_t states = (size_t)tiles * RADIX; // of a pass
     const size_t words = PASSES * (RADIX + states) + PASSES;
@@ -129,15 +134,20 @@ int sort_onesweep(const struct sorting *s) {
     WEFT_CUDA_TRY(
         cudaMemsetAsync(m.rest, 0, words * sizeof(unsigned), s->stream));
     unsigned *const counts = m.rest;
-    count_digits<<<CEIL_DIV(tiles, (unsigned)PORTION), THREADS, 0, s->stream>>>(
-        counts, find_pass(s, m, 0, BITS));
+    count_digits<FLOAT>
+        <<<CEIL_DIV(tiles, (unsigned)PORTION), THREADS, 0, s->stream>>>(
+            counts, find_pass(s, m, 0, BITS));
     WEFT_LAUNCHED(count_digits);
     for (unsigned p = 0; p < PASSES; p++) {
         unsigned *const first = counts + PASSES * RADIX + p * states;
         const digit_states d = {first, m.rest + (words - PASSES + p)};
-        sweep<<<tiles, THREADS, 0, s->stream>>>(find_pass(s, m, p, BITS), d,
-                                                counts + p * RADIX);
+        sweep<FLOAT><<<tiles, THREADS, 0, s->stream>>>(find_pass(s, m, p, BITS),
+                                                       d, counts + p * RADIX);
         WEFT_LAUNCHED(sweep);
     }
     return WEFT_OK;
+}
+
+int sort_onesweep(const struct sorting *s) {
+    return s->order.is_float ? sweep_passes<true>(s) : sweep_passes<false>(s);
 }

@@ -93,8 +93,9 @@ static __device__ __forceinline__ unsigned find_peers(unsigned digit) {
     return peers;
 }
 
-/* A thread's keys, and their places in the tile. */
-struct tile_keys {
+/* A thread's keys, and their places in the tile. FLOAT: whether keys are
+ * floats. */
+template <bool FLOAT> struct tile_keys {
     unsigned key[ITEMS], place[ITEMS];
 
     /* Return the index of the thread's key j. */
@@ -112,7 +113,7 @@ struct tile_keys {
     /* Return the digit of key j. Those behind the end come last in the tile. */
     __device__ __forceinline__ unsigned find_digit(const sort_pass &p,
                                                    unsigned tile, int j) const {
-        const unsigned digit = p.find_digit<BITS>(key[j]);
+        const unsigned digit = p.find_digit<BITS>(p.rank<FLOAT>(key[j]));
         return find(tile, j) < p.count ? digit : RADIX - 1;
     }
     /* Count the digits of the warp's keys. */
