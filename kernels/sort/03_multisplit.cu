@@ -36,7 +36,7 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT)
     __syncthreads(); // all warps have counted
     unsigned total;
     const unsigned first = place_digits(&r_s, &total);
-    divide_runs(p, tile, &r_s, first, firsts[threadIdx.x * gridDim.x + tile]);
+    r_s.places[threadIdx.x] = firsts[threadIdx.x * gridDim.x + tile] - first;
     __syncthreads(); // all places are stored
     k.order(p, tile, &r_s);
     __syncthreads(); // the tile is in order

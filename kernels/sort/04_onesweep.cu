@@ -120,7 +120,7 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT)
     __syncthreads(); // all places in the tile are stored
     k.order(p, tile, &r_s);
     const unsigned place = find_place(states, counts, tile, total, &r_s);
-    divide_runs(p, tile, &r_s, first, place);
+    r_s.places[threadIdx.x] = place - first;
     __syncthreads(); // the tile is in order, and all places are stored
     k.scatter(p, tile, &r_s);
 }

@@ -14,69 +14,21 @@
 #include "sort.cuh"
 
 enum { BITS = 8, RADIX = 1 << BITS, PASSES = 32 / BITS };
-enum { CHUNK = 8 };                          // words of a sector of 32 bytes
 enum { ITEMS = 32, TILE = ITEMS * THREADS }; // ITEMS: keys of a thread
 enum { RESIDENT = 2 }; // blocks of a multiprocessor, for enough registers
 static_assert((int)RADIX == (int)THREADS, "a thread per digit");
 
-/* The shared memory of a block that orders a tile. A run is the keys with one
- * digit: neighbours in the tile and in the output. */
+/* The shared memory of a block that orders a tile. */
 struct tile_room {
     unsigned words[TILE];          // the tile's keys, later its values
     unsigned counts[WARPS][RADIX]; // of the warps' digits, later their places
-    unsigned firsts[RADIX + 1];    // of each run: its first place in the tile,
-    unsigned places[RADIX];        // its distance from there to the output,
-    unsigned chunks[RADIX];        // and from its first chunk to the tile
-    unsigned char digits[TILE / CHUNK + 2 * RADIX]; // of each chunk
-    unsigned all, sums[WARPS], tile;                // all: chunks
+    unsigned places[RADIX]; // of a digit: distance from the tile to the output
+    unsigned sums[WARPS], tile;
 };
 
 /* Return the number of tiles. */
 static inline unsigned count_tiles(unsigned count) {
     return CEIL_DIV(count, (unsigned)TILE);
-}
-
-/* ---- runs ---------------------------------------------------------------- */
-
-/* Divide the runs into chunks: parts that lie in one sector of the output. So
- * no sector is written by two stores of a block. Thread d passes, for digit d,
- * the run's first place in the tile and its place in the output. */
-static __device__ __forceinline__ void
-divide_runs(const sort_pass &p, unsigned tile, tile_room *r_s, unsigned first,
-            unsigned place) {
-    const unsigned d = threadIdx.x, left = p.count - tile * TILE;
-    r_s->firsts[d] = first;
-    if (d == 0) r_s->firsts[RADIX] = min(left, (unsigned)TILE);
-    __syncthreads(); // all runs' first places are stored
-    const unsigned length = r_s->firsts[d + 1] - first;
-    const unsigned past = (unsigned)((uintptr_t)(p.y + place) / 4 % CHUNK);
-    const unsigned own = length ? CEIL_DIV(past + length, CHUNK) : 0;
-    const unsigned at = add_earlier_threads(own, r_s->sums);
-    if (d == RADIX - 1) r_s->all = at + own;
-    r_s->places[d] = place - first;
-    r_s->chunks[d] = first - past - at * CHUNK;
-    for (unsigned lane = 0; lane < WARP; lane++) { // a warp fills in each run
-        const unsigned from = __shfl_sync(0xffffffff, at, lane);
-        const unsigned chunks = __shfl_sync(0xffffffff, own, lane);
-        for (unsigned c = d % WARP; c < chunks; c += WARP)
-            r_s->digits[from + c] = (unsigned char)(d / WARP * WARP + lane);
-    }
-}
-
-/* Write the tile's words to y, a chunk by eight lanes. A lane before or behind
- * its run stores the run's first or last word again, to the same sector. So all
- * lanes of a warp store together. */
-static __device__ __forceinline__ void write_chunks(unsigned *y,
-                                                    const tile_room *r_s) {
-    const unsigned end = r_s->all * CHUNK;
-    for (unsigned from = 0; from < end; from += THREADS) {
-        const unsigned q = min(from + threadIdx.x, end - 1);
-        const unsigned d = r_s->digits[q / CHUNK];
-        const int first = (int)r_s->firsts[d],
-                  last = (int)r_s->firsts[d + 1] - 1;
-        const int i = min(max((int)(r_s->chunks[d] + q), first), last);
-        y[r_s->places[d] + (unsigned)i] = r_s->words[i];
-    }
 }
 
 /* Return the lanes of the warp whose digits equal that of the calling lane. A
@@ -146,17 +98,30 @@ template <bool FLOAT> struct tile_keys {
         for (int j = 0; j < ITEMS; j++) r_s->words[place[j]] = key[j];
     }
     /* Write the tile's keys, and their values, to their places in the output.
-     */
+     * Neighbours in shared memory mostly are neighbours in the output, too. */
     __device__ __forceinline__ void scatter(const sort_pass &p, unsigned tile,
                                             tile_room *r_s) const {
-        write_chunks(p.y, r_s);
+        const unsigned valid = p.count - tile * TILE; // may exceed TILE
+        unsigned to[ITEMS];
+#pragma unroll
+        for (int j = 0; j < ITEMS; j++) {
+            const unsigned i = j * THREADS + threadIdx.x;
+            const unsigned moved = r_s->words[i];
+            const unsigned digit = p.find_digit<BITS>(p.rank<FLOAT>(moved));
+            to[j] = r_s->places[digit] + i;
+            if (i < valid) p.y[to[j]] = moved;
+        }
         if (!p.sorted_values) return;
         __syncthreads(); // all keys have been read
 #pragma unroll
         for (int j = 0; j < ITEMS; j++)
             r_s->words[place[j]] = p.load_value(find(tile, j));
         __syncthreads(); // the values are in order
-        write_chunks(p.sorted_values, r_s);
+#pragma unroll
+        for (int j = 0; j < ITEMS; j++) {
+            const unsigned i = j * THREADS + threadIdx.x;
+            if (i < valid) p.sorted_values[to[j]] = r_s->words[i];
+        }
     }
 };
 
