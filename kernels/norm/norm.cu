@@ -3,19 +3,17 @@
 #include "../common/split.cuh"
 #include "norm.cuh"
 
-/* The longest rows, in numbers, of the fastest rung on an H200. A row of up to
- * IN_BLOCK numbers fits in a block's registers, but a cluster is faster beyond
- * BEFORE_CLUSTER. A cluster has up to 16 such blocks. Where a rung keeps two
- * arrays, its rows are half as long. */
-enum { BEFORE_CLUSTER = 8192, IN_BLOCK = 16384, IN_CLUSTER = 16 * IN_BLOCK };
+/* The longest rows, in numbers, of the fastest rung on an H200: up to IN_BLOCK,
+ * a row fits in a block's registers. A cluster has up to 16 such blocks. Where
+ * a rung keeps two arrays, its rows are half as long. */
+enum { IN_BLOCK = 16384, IN_CLUSTER = 16 * IN_BLOCK };
 
 /* Return the fastest rung whose blocks keep a row in registers, or NORM_TUNED
  * if the row is too long. `arrays` of rows are kept. */
 static int choose_registers(unsigned cols, unsigned arrays) {
     const bool clusters = count_cluster() > 1;
-    const unsigned most = clusters && arrays == 1 ? BEFORE_CLUSTER : IN_BLOCK;
     if (cols <= IN_REGISTERS) return NORM_WARP_A_ROW;
-    if (cols <= most / arrays) return NORM_ROW_IN_REGISTERS;
+    if (cols <= IN_BLOCK / arrays) return NORM_ROW_IN_REGISTERS;
     if (clusters && cols <= IN_CLUSTER / arrays) return NORM_CLUSTER_A_ROW;
     return NORM_TUNED;
 }

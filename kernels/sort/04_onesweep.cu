@@ -8,10 +8,12 @@
  *             the sum of all (Adinets and Merrill, 2022).
  * Prediction: 4 bytes for each key to count, and four times 4 read and 4
  *             written: 36. A run of keys with one digit begins and ends within
- *             a sector, which another tile also writes: with 8192 keys of a
- *             tile for 256 digits, about a fifth more sectors written.
+ *             a sector, which another request also writes: with 32 keys in a
+ *             run, about a fifth more bytes are counted. The L2 cache joins
+ *             these writes before they reach the memory.
  * Limit:      36 bytes for each key, and what a tile publishes: 2 KiB for 64
- *             that it moves. */
+ *             that it moves. On an H200, the work on a tile binds: to count the
+ *             digits, to find the peers, and to order the keys. */
 #include "tile.cuh"
 
 /* What a tile has published about a digit, in 32 bits: with 64, as in
