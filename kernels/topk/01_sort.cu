@@ -34,8 +34,8 @@ static __global__ void sort_tiles(entry *entries, unsigned tile, size_t padded,
     for (size_t size = least; size <= most; size *= 2)
         for (size_t stride = min(size, (size_t)tile) / 2; stride; stride /= 2) {
             __syncthreads(); // the entries of the last step are stored
-            exchange_pairs(entries_s, start % padded, tile, size, stride,
-                           threadIdx.x, THREADS);
+            exchange_pairs<size_t>(entries_s, start % padded, tile, size,
+                                   stride, threadIdx.x, THREADS);
         }
     __syncthreads(); // the entries are sorted
     for (unsigned i = threadIdx.x; i < tile; i += THREADS)
@@ -48,8 +48,8 @@ static __global__ void exchange_far(entry *entries, size_t count, size_t padded,
     const size_t pair = (size_t)blockIdx.x * THREADS + threadIdx.x;
     if (pair >= count / 2) return;
     const size_t row = pair / (padded / 2);
-    exchange_pairs(entries + row * padded, 0, padded, size, stride,
-                   pair % (padded / 2), padded);
+    exchange_pairs<size_t>(entries + row * padded, 0, padded, size, stride,
+                           pair % (padded / 2), padded);
 }
 
 static __global__ void write_first(struct selection s, const entry *entries,

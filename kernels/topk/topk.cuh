@@ -88,13 +88,13 @@ static __device__ __forceinline__ void wait_for(void) {
 /* Exchange entries that are `stride` apart and in the wrong order: a step of a
  * bitonic sort of `count` entries, which begin at entry `first` of an array.
  * Runs of `size` entries become ordered, every second one upwards. `own`: the
- * thread's number among `width`. */
-static __device__ __forceinline__ void
-exchange_pairs(entry *entries, size_t first, size_t count, size_t size,
-               size_t stride, size_t own, size_t width) {
-    for (size_t i = own; i < count / 2; i += width) {
-        const size_t lower =
-            2 * i - (i & (stride - 1)); // no upper one of a pair
+ * thread's number among `width`. T: unsigned, or size_t for long rows. */
+template <class T>
+static __device__ __forceinline__ void exchange_pairs(entry *entries, T first,
+                                                      T count, T size, T stride,
+                                                      T own, T width) {
+    for (T i = own; i < count / 2; i += width) {
+        const T lower = 2 * i - (i & (stride - 1)); // of pair i
         const entry a = entries[lower], b = entries[lower + stride];
         const bool falls = ((first + lower) & size) == 0;
         if ((a < b) != falls) continue;
@@ -110,7 +110,7 @@ static __device__ __forceinline__ void
 sort_shared(entry *entries_s, unsigned count, unsigned own) {
     for (unsigned size = 2; size <= count; size *= 2)
         for (unsigned stride = size / 2; stride > 0; stride /= 2) {
-            exchange_pairs(entries_s, 0, count, size, stride, own, WIDTH);
+            exchange_pairs(entries_s, 0u, count, size, stride, own, WIDTH);
             wait_for<WIDTH>(); // the entries of this step are stored
         }
 }
