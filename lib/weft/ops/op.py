@@ -83,9 +83,9 @@ class Op:
     Random integers without a limit have any value of 0 or more of their type. results:
     the outputs that the function returns as a tuple, if not just the first output.
     words: outputs, each with an input of the same dtype. Both are int32_t in weft.h and
-    may be int32, uint32 or float32 (WORDS in plan.py); weft.h's number `kind` tells
-    which the first input is. second: an output that makes the result a pair if it
-    exists.
+    may be int32, uint32 or float32 (WORDS in plan.py). weft.h's number `kind` is
+    the index of the first input's dtype there. second: an output that makes the result
+    a pair if it exists.
     """
 
     def __init__(
