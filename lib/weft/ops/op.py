@@ -88,10 +88,9 @@ class Op:
     like below, for integers that need not be below the size: only random ones are.
     Random integers without a limit have any value of 0 or more of their type. results:
     the outputs that the function returns as a tuple if they exist; without them, it
-    returns the first output alone.
-    words: outputs, each with an input of the same dtype. Both are int32_t in weft.h and
-    may be int32, uint32 or float32 (WORDS in plan.py); weft.h's number `kind` is the
-    place of the first input's dtype in WORDS.
+    returns the first output alone. words: outputs, each with an input of the same
+    dtype. Both are int32_t in weft.h and may be int32, uint32 or float32 (WORDS in
+    plan.py); weft.h's number `kind` is the index of the first input's dtype there.
     """
 
     def __init__(
