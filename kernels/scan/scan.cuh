@@ -88,11 +88,15 @@ static __device__ __forceinline__ bool is_wide(const scanning &s, size_t i) {
     return is_aligned(s) && i + 4 <= s.count;
 }
 
+static __device__ __forceinline__ four make_four(float4 v) {
+    return {v.x, v.y, v.z, v.w};
+}
+
 /* Load the four numbers of x from i on; behind the end they are 0. */
 static __device__ __forceinline__ four load_four(const scanning &s, size_t i) {
     four v = {0.0f, 0.0f, 0.0f, 0.0f};
     if (is_wide(s, i)) {
-        *(float4 *)&v = *(const float4 *)(s.x + i);
+        v = make_four(*(const float4 *)(s.x + i));
     } else {
 #pragma unroll
         for (int k = 0; k < 4; k++)
@@ -150,8 +154,8 @@ template <int ROWS> struct fours {
         if (is_whole(s, tile)) { // no load waits for a comparison
 #pragma unroll
             for (int row = 0; row < ROWS; row++)
-                *(float4 *)&sums[row] =
-                    *((const float4 *)s.x + find(s, tile, row));
+                sums[row] =
+                    make_four(((const float4 *)s.x)[find(s, tile, row)]);
         } else {
             for (int row = 0; row < ROWS; row++)
                 sums[row] = load_four(s, 4 * find(s, tile, row));

@@ -62,7 +62,7 @@ static __global__ void write_first(struct selection s, const entry *entries,
 }
 
 int sort_and_write(const struct selection &s, entry *entries, size_t padded) {
-    const unsigned tile = padded < TILE ? (unsigned)padded : TILE;
+    const unsigned tile = padded < TILE ? (unsigned)padded : (unsigned)TILE;
     const size_t count = s.rows * padded;
     const unsigned tiles = (unsigned)(count / tile);
     sort_tiles<<<tiles, THREADS, 0, s.stream>>>(entries, tile, padded, 2, tile);

@@ -25,7 +25,7 @@ static __device__ unsigned move_digit(const sort_pass &p, unsigned d,
                                       bool backwards, unsigned to) {
     for (unsigned j = 0; j < p.count; j++) {
         const unsigned i = backwards ? p.count - 1 - j : j;
-        if (p.find_digit<4>(p.x[i]) != d) continue;
+        if (p.find_digit<4>(rank_key(p.x[i], p.order)) != d) continue;
         if (p.sorted_values) p.sorted_values[to] = p.load_value(i);
         p.y[to++] = p.x[i];
     }
