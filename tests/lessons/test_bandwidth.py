@@ -58,7 +58,7 @@ def test_an_op_is_timed_over_the_fastest_copy(monkeypatch):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
-@pytest.mark.parametrize("op", ["transpose", "reduce"])
+@pytest.mark.parametrize("op", list(ruler.GPU_RUNS))
 def test_without_a_gpu_the_rows_came_with_the_lab(op):
     rows = list_gpu_rungs(op)
     assert {row["op"] for row in rows} == {"copy", op}
@@ -66,6 +66,12 @@ def test_without_a_gpu_the_rows_came_with_the_lab(op):
     assert all("NVIDIA" in row["elsewhere"] for row in rows)
     names = [(row["op"], row["impl"], row["rung"]) for row in rows]
     assert len(set(names)) == len(names), "rows of several sizes"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_committed_rows_of_one_size_are_those_of_that_size():
+    rows = [row for row in list_gpu_rungs("softmax", 1024) if row["op"] == "softmax"]
+    assert {(row["cols"], row["rows"]) for row in rows} == {(1024, 2**18)}
 
 
 def test_with_a_gpu_its_own_copies_and_sums_are_timed(monkeypatch):
@@ -116,7 +122,7 @@ def test_times_of_a_shared_machine_are_not_drawn(figures, monkeypatch):
 @pytest.mark.parametrize("call, message", [
     (lambda: count_rungs("transpos", [], 64), "transpos is not one of .*softmax"),
     (lambda: count_rungs("matmul", ["naive"], 64), "matmul is not one of"),
-    (lambda: list_gpu_rungs("softmax"), "'softmax' is not one of .*'reduce'"),
+    (lambda: list_gpu_rungs("relu"), "'relu' is not one of .*'reduce'"),
     (lambda: time_ops(0), r"time_ops\(0\): the side must be at least 1"),
 ])  # fmt: skip
 def test_what_cannot_be_counted_or_timed_is_refused(call, message):

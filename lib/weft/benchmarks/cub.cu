@@ -33,8 +33,8 @@ template <typename T> static T *output(const cub_call *c, int i = 0) {
     return static_cast<T *>(c->outputs[i]);
 }
 
-#define CUB_FUNCTION(NAME)                                                     \
-    extern "C" __attribute__((visibility("default"))) int bench_cub_##NAME(    \
+#define CUB_FUNCTION(NAME)                                                  \
+    extern "C" __attribute__((visibility("default"))) int bench_cub_##NAME( \
         const cub_call *c, size_t *bytes)
 
 CUB_FUNCTION(reduce) {

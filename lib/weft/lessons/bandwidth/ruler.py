@@ -10,6 +10,7 @@ floor of its time is that number, divided by the rate of this machine's fastest 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -125,21 +126,22 @@ def time_calls(nbytes: int, calls: Calls) -> list[Row]:
     return [row | {"over_floor": fastest / row["gbs"]} for row in rows]
 
 
-def list_gpu_rungs(op: str) -> list[Row]:
+def list_gpu_rungs(op: str, size: int = 0) -> list[Row]:
     """List copies and the rungs of an op, timed on a GPU.
 
-    op: "transpose" or "reduce". If there is no GPU, the rows are committed results,
-    with the key elsewhere: the cards and the dates. The keys are those of time_ops(),
-    with rung instead of waited. Raises ArgumentError for another op.
+    op: one of GPU_RUNS. size: the op's varying size (BENCH in its cases file); 0 means
+    the largest one with rows. If there is no GPU, the rows are committed results, with
+    the key elsewhere: the cards and the dates. The keys are those of time_ops(), with
+    rung instead of waited. Raises ArgumentError for another op.
     """
     if op not in GPU_RUNS:
         raise ArgumentError(f"list_gpu_rungs: {op!r} is not one of {[*GPU_RUNS]}")
     measure, files = GPU_RUNS[op]
     if torch.cuda.is_available():
-        rows, elsewhere = measure(), ""
+        rows, elsewhere = measure(size), ""
     else:
         results = [result for name in files for result in load_elsewhere(name)]
-        rows = [row for result in results for row in _select_largest(result["rows"])]
+        rows = [row for each in results for row in _select(each["rows"], op, size)]
         elsewhere = kit.list_machines(results)
     rows = [row for row in rows if row["op"] in ("copy", op)]
     fastest = max(row["gbs"] for row in rows if row["op"] == "copy")
@@ -147,30 +149,38 @@ def list_gpu_rungs(op: str) -> list[Row]:
     return [row | more | {"over_floor": fastest / row["gbs"]} for row in rows]
 
 
-def _time_transposes() -> list[Row]:
-    return bench_transpose.rows("cuda", [GPU_SIDE])
+def _time_transposes(size: int) -> list[Row]:
+    return bench_transpose.rows("cuda", [size or GPU_SIDE])
 
 
-def _time_sums() -> list[Row]:
+def _time_beside_copies(op: str, size: int) -> list[Row]:
+    size = size or min(GPU_SIDE**2, cases_file(op).BENCH.usual[-1])
     return [
         row
-        for op in ("copy", "reduce")
+        for name, its_size in (("copy", GPU_SIDE**2), (op, size))
         # PyTorch's compiler would take longer than all measurements.
-        for row in bench_ops.rows(op, "cuda", [GPU_SIDE**2], compiled=False)
+        for row in bench_ops.rows(name, "cuda", [its_size], compiled=False)
     ]
 
 
 # For each op: the function that times it on a GPU, and the names of committed results.
-GPU_RUNS: dict[str, tuple[Callable[[], list[Row]], Sequence[str]]] = {
+GPU_RUNS: dict[str, tuple[Callable[[int], list[Row]], Sequence[str]]] = {
     "transpose": (_time_transposes, ["transpose"]),
-    "reduce": (_time_sums, ["copy", "reduce"]),
+} | {
+    op: (partial(_time_beside_copies, op), ["copy", op])
+    for op in ("reduce", "softmax", "scan", "histogram", "sort", "topk")
 }
 
 
-def _select_largest(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows of the largest problem, which is larger than any cache."""
-    largest = max(row.get("rows", row["count"]) for row in rows)
-    return [row for row in rows if row.get("rows", row["count"]) == largest]
+def _select(rows: Sequence[Row], op: str, size: int) -> list[Row]:
+    """Return the copies and the op's rows of one size, or else of the largest one.
+
+    The largest size is larger than any cache.
+    """
+    name = "rows" if op == "transpose" else cases_file(op).BENCH.size
+    sizes = [row.get(name, row.get("count", 0)) for row in rows]
+    want = size if size in sizes else max(sizes)
+    return [row for row, its_size in zip(rows, sizes) if its_size == want]
 
 
 def call_op(op: str, *arguments: Any) -> Callable[[], object]:
@@ -241,6 +251,8 @@ def _write_value(row: Row, end: float) -> str:
 
 def _name_row(row: Row) -> str:
     """Return the rung's name, or who computed the row."""
+    if row.get("impl") == "cub":
+        return "CUB"
     if row.get("impl") != "torch":
         return row.get("rung") or row["impl"]
     return "PyTorch, compiled" if row["rung"] == "compile" else "PyTorch"
