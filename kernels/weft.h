@@ -289,9 +289,11 @@ struct weft_scan_options {
 /* Compute the running sums y (count) of x (count): y[i] = x[0] + ... + x[i].
  * The rungs "look_back", "look_back_warp", "items" and "fallback" give bits
  * that depend on the schedule. Every other CUDA rung gives the same bits for
- * each run, target and device, and "reference" for any number of threads. A sum
- * is never -0. Returns WEFT_ENOMEM if it cannot allocate the tiles' sums, at
- * most 4 bytes for each 256 numbers and 8 more. Source: Merrill and Garland,
+ * each run and device, and "reference" for any number of threads. "fixed_order"
+ * and "bulk" have smaller tiles, and so other bits, for counts below 2^22 on a
+ * GPU and 2^14 on the CPU target. A sum is never -0. Returns WEFT_ENOMEM if it
+ * cannot allocate the tiles' sums, at most 4 bytes for each 256 numbers and 32
+ * more. Source: Merrill and Garland,
  * Single-pass Parallel Prefix Scan with Decoupled Look-back, 2016. */
 int weft_scan(int rung, float *y, const float *x, size_t count,
               const struct weft_scan_options *options, weft_stream stream);
