@@ -7,6 +7,7 @@ import gc
 import os
 import signal
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -25,6 +26,7 @@ sys.modules.setdefault("rfc3987_syntax", None)
 import pytest
 from _pytest.assertion import rewrite
 from browser import open_chromium
+from filelock import FileLock
 
 from weft.base import device as devices
 from weft.base.device import count_cores
@@ -173,8 +175,20 @@ def first_kernel(op: str) -> str:
     return next(rung.name for rung in native.rungs(op) if "cuda" in rung.targets)
 
 
+_large_test = FileLock(Path(tempfile.gettempdir()) / f"weft_memory_{os.getuid()}.lock")
+
+
 def want_memory(gigabytes: int) -> None:
-    """Skip the test if the machine has less free memory."""
+    """Skip the test if the machine has less free memory.
+
+    Only one such test runs at a time: two together could exceed the memory.
+    """
+    _large_test.acquire()
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if free < gigabytes << 30:
         pytest.skip(f"needs {gigabytes} GB of memory")
+
+
+def pytest_runtest_teardown() -> None:
+    """Let the next test that calls want_memory() begin."""
+    _large_test.release()  # without effect if this test does not hold it
