@@ -140,7 +140,7 @@ def spec_order_of_floats(bits):
     return np.where(size > 124, 127, np.where(bits > 127, -size, size))
 
 
-def make_keys(keys, bits, n):
+def write_keys(keys, bits, n):
     i = cuda.grid(1)
     if i < n:
         ### BEGIN SOLUTION
@@ -171,7 +171,7 @@ ORDER_OF_FLOATS = Puzzle(
         "Each NaN has the key 127, with or without a sign."
     ),
     spec=spec_order_of_floats,
-    answer=make_keys,
+    answer=write_keys,
     checks=dict(
         outputs={"keys": "int32[n]"},
         inputs={"bits": "int32[n]"},
