@@ -41,7 +41,8 @@ int bincount_ranges(const struct bincount *b) {
     struct launch l = {"count_ranges",           1,         WIDE,
                        width * sizeof(unsigned), b->stream, 0};
     WEFT_TRY(claim_shared(l, (const void *)count_ranges));
-    const unsigned all = count_resident(count_ranges, WIDE, l.shared_bytes);
+    const unsigned all =
+        count_resident(count_ranges, WIDE, l.shared_bytes, BLOCKS_ON_CPU);
     // A part is so long that its numbers cost more than the counts of a range.
     const unsigned parts =
         divide_count(b->count, max(4 * width, 1u << 14), CEIL_DIV(all, ranges));

@@ -27,7 +27,8 @@ enum {
 /* Return the range of a number, or RANGES if it is not in [0,bins). */
 static __device__ __forceinline__ unsigned find_range(int number,
                                                       unsigned bins) {
-    return (unsigned)number < bins ? (unsigned)number >> BITS : RANGES;
+    return (unsigned)number < bins ? (unsigned)number >> BITS
+                                   : (unsigned)RANGES;
 }
 
 /* Add the number of x's elements in each range to sizes (RANGES). Like rung 5
@@ -46,7 +47,7 @@ static __global__ void size_ranges(tally *sizes, const int32_t *x, size_t count,
 #pragma unroll
         for (int j = 0; j < LOADS; j++)
             range[j] = i + j * step < count ? find_range(x[i + j * step], bins)
-                                            : RANGES;
+                                            : (unsigned)RANGES;
 #pragma unroll
         for (int j = 0; j < LOADS; j++)
             if (range[j] < RANGES) atomicAdd(own + range[j] * WARP, 1u);
@@ -162,9 +163,10 @@ static int queue_partition(const struct bincount *b, tally *firsts,
     tally *const next = firsts + RANGES + 1, *const counts = (tally *)b->counts;
     const unsigned tiles = (unsigned)CEIL_DIV(b->count, TILE);
     const unsigned sizing =
-        divide_count(b->count, 1 << 14, count_resident(size_ranges, THREADS));
-    const unsigned parts =
-        divide_count(b->count, 1 << 16, count_resident(count_parts, WIDE));
+        divide_count(b->count, 1 << 14,
+                     count_resident(size_ranges, THREADS, 0, BLOCKS_ON_CPU));
+    const unsigned parts = divide_count(
+        b->count, 1 << 16, count_resident(count_parts, WIDE, 0, BLOCKS_ON_CPU));
     WEFT_CUDA_TRY(
         cudaMemsetAsync(firsts, 0, RANGES * sizeof *firsts, b->stream));
     size_ranges<<<sizing, THREADS, 0, b->stream>>>(firsts, b->x, b->count,

@@ -14,21 +14,7 @@
 /* A count, in the type of CUDA's atomic additions of 64 bits. */
 typedef unsigned long long tally;
 
-/* Return how many blocks of a kernel the device runs at the same time. On the
- * CPU target it is the same on every machine. `bytes`: of dynamic shared
- * memory. */
-template <class Kernel>
-static unsigned count_resident(Kernel kernel, int threads, size_t bytes = 0) {
-#ifdef __CUDACC__
-    int blocks = 0;
-    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads,
-                                                  bytes);
-    return max(blocks, 1) * device_has(cudaDevAttrMultiProcessorCount);
-#else
-    (void)kernel, (void)threads, (void)bytes;
-    return 8;
-#endif
-}
+enum { BLOCKS_ON_CPU = 8 }; // blocks that run at the same time there
 
 /* Return into how many parts to divide `count` numbers: at most `most`, of at
  * least `least` numbers each, but so many that a part's counts fit in 32

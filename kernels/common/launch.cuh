@@ -54,6 +54,25 @@ static inline void claim_cluster(const struct launch &l, const void *kernel) {
                          1);
 }
 
+/* Return how many blocks of the kernel, with `shared_bytes` of dynamic shared
+ * memory each, the device runs at the same time: at least 1. On the CPU target
+ * it is on_cpu, the same on every machine. */
+template <class Kernel>
+static unsigned count_resident(Kernel kernel, unsigned threads,
+                               size_t shared_bytes, unsigned on_cpu) {
+#ifdef __CUDACC__
+    int blocks = 0;
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, (int)threads,
+                                                  shared_bytes);
+    (void)on_cpu;
+    return (unsigned)(max(blocks, 1) *
+                      device_has(cudaDevAttrMultiProcessorCount));
+#else
+    (void)kernel, (void)threads, (void)shared_bytes;
+    return on_cpu;
+#endif
+}
+
 /* Launch kernel(arguments...) with these options and return a status. */
 template <class... P, class... A>
 static int launch_kernel(const struct launch &l, void (*kernel)(P...),

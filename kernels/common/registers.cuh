@@ -10,11 +10,11 @@
 /* The threads that a multiprocessor holds. */
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ == 800 || __CUDA_ARCH__ == 900 || \
     __CUDA_ARCH__ == 1000 || __CUDA_ARCH__ == 1030
-#define RESIDENT 2048
+#define THREADS_PER_SM 2048
 #elif __CUDA_ARCH__ < 800
-#define RESIDENT 1024
+#define THREADS_PER_SM 1024
 #else
-#define RESIDENT 1536
+#define THREADS_PER_SM 1536
 #endif
 
 /* Groups of four that a thread keeps: of one array, or of each of two. */
@@ -28,7 +28,7 @@ template <int WIDTH, int GROUPS> struct holder {
         width = WIDTH,
         warps = WIDTH / WARP,
         groups = GROUPS,
-        blocks = (WIDTH > 512 ? RESIDENT : RESIDENT / 4 * 3) / WIDTH
+        blocks = (WIDTH > 512 ? THREADS_PER_SM : THREADS_PER_SM / 4 * 3) / WIDTH
     };
 };
 
@@ -46,20 +46,10 @@ static int launch_holder(unsigned count, Launch launch) {
     return launch(holder<128, GROUPS>());
 }
 
-/* Return how many blocks of the kernel run at the same time, at most `most`. On
- * the CPU target it is the same on every machine. */
+/* Return how many blocks of the kernel run at the same time, at most `most`. */
 template <class Kernel>
 static unsigned count_blocks(Kernel kernel, unsigned threads, unsigned most) {
-#ifdef __CUDACC__
-    int blocks = 1;
-    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, (int)threads,
-                                                  0);
-    blocks *= device_has(cudaDevAttrMultiProcessorCount);
-#else
-    const int blocks = 2;
-    (void)kernel, (void)threads;
-#endif
-    return min((unsigned)max(blocks, 1), most);
+    return min(count_resident(kernel, threads, 0, 2), most);
 }
 
 #endif

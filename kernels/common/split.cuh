@@ -57,21 +57,12 @@ exchange(T *value, T own, unsigned *arrived, unsigned parts) {
 }
 
 /* Return how many blocks of the kernel with all of the shared memory run at the
- * same time. On the CPU target it is the same on every machine. */
+ * same time. */
 template <class Kernel> static unsigned count_resident(Kernel kernel) {
-#ifdef __CUDACC__
     const size_t bytes = count_room() * sizeof(float);
     const struct launch l = {"a part", 1, THREADS, bytes, 0, 0};
-    int blocks = 0;
     if (claim_shared(l, (const void *)kernel)) return 1;
-    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, THREADS,
-                                                  bytes);
-    blocks *= device_has(cudaDevAttrMultiProcessorCount);
-    return blocks > 1 ? (unsigned)blocks : 1;
-#else
-    (void)kernel;
-    return 32;
-#endif
+    return count_resident(kernel, THREADS, bytes, 32);
 }
 
 /* Divide rows of which `arrays` arrays must be kept. A row has enough parts for

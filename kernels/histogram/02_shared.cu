@@ -23,7 +23,8 @@ static __global__ void count_shared(tally *counts, const uint8_t *x,
 }
 
 int histogram_shared(const struct histogram *h) {
-    const unsigned most = count_resident(count_shared, THREADS);
+    const unsigned most =
+        count_resident(count_shared, THREADS, 0, BLOCKS_ON_CPU);
     const unsigned blocks = divide_count(h->count, PART, most);
     count_shared<<<blocks, THREADS, 0, h->stream>>>((tally *)h->counts, h->x,
                                                     h->count);

@@ -22,7 +22,8 @@ static __global__ void count_vector(tally *counts, const uint8_t *x,
 }
 
 int histogram_vector(const struct histogram *h) {
-    const unsigned most = count_resident(count_vector, THREADS);
+    const unsigned most =
+        count_resident(count_vector, THREADS, 0, BLOCKS_ON_CPU);
     const unsigned blocks = divide_count(h->count, PART, most);
     count_vector<<<blocks, THREADS, 0, h->stream>>>((tally *)h->counts, h->x,
                                                     h->count);

@@ -41,7 +41,8 @@ static __global__ void count_aggregated(tally *counts, const uint8_t *x,
 }
 
 int histogram_aggregated(const struct histogram *h) {
-    const unsigned most = count_resident(count_aggregated, THREADS);
+    const unsigned most =
+        count_resident(count_aggregated, THREADS, 0, BLOCKS_ON_CPU);
     const unsigned blocks = divide_count(h->count, PART, most);
     count_aggregated<<<blocks, THREADS, 0, h->stream>>>((tally *)h->counts,
                                                         h->x, h->count);

@@ -28,7 +28,7 @@ static __global__ void __launch_bounds__(WIDE)
 }
 
 int histogram_copies(const struct histogram *h) {
-    const unsigned most = count_resident(count_copies, WIDE);
+    const unsigned most = count_resident(count_copies, WIDE, 0, BLOCKS_ON_CPU);
     const unsigned blocks = divide_count(h->count, PART, most);
     count_copies<<<blocks, WIDE, 0, h->stream>>>((tally *)h->counts, h->x,
                                                  h->count);

@@ -8,7 +8,9 @@
 /* How many blocks a multiprocessor runs in the forward pass: a thread has up to
  * 64 registers, since it also keeps weight and bias. */
 template <class Holder> constexpr int count_roomy() {
-    return Holder::width > RESIDENT / 2 ? 1 : RESIDENT / 2 / Holder::width;
+    return Holder::width > THREADS_PER_SM / 2
+               ? 1
+               : THREADS_PER_SM / 2 / Holder::width;
 }
 
 /* A thread's share in the forward pass: those numbers of n, whose rows are

@@ -20,7 +20,8 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT)
 }
 
 int reduce_vector(const struct reduction *r) {
-    const unsigned blocks = reduce_grid(r, CEIL_DIV(r->count, 4 * THREADS));
+    const unsigned blocks =
+        reduce_grid(r, add_vectors, CEIL_DIV(r->count, 4 * THREADS));
     WEFT_CUDA_TRY(cudaMemsetAsync(r->sum, 0, sizeof(float), r->stream));
     add_vectors<<<blocks, THREADS, 0, r->stream>>>(r->sum, r->x, r->count);
     WEFT_LAUNCHED(add_vectors);

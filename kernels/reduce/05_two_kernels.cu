@@ -24,7 +24,8 @@ static __global__ void add_partials(float *sum, const float *x, size_t count) {
 }
 
 int reduce_two_kernels(const struct reduction *r) {
-    const unsigned blocks = reduce_grid(r, CEIL_DIV(r->count, 4 * THREADS));
+    const unsigned blocks =
+        reduce_grid(r, add_blocks, CEIL_DIV(r->count, 4 * THREADS));
     scratch partials(r->stream);
     WEFT_TRY(partials.claim("reduce", blocks * sizeof(float)));
     float *sums = (float *)partials.memory;

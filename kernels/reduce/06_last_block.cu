@@ -25,7 +25,8 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT)
 }
 
 int reduce_last_block(const struct reduction *r) {
-    const unsigned blocks = reduce_grid(r, CEIL_DIV(r->count, 4 * THREADS));
+    const unsigned blocks =
+        reduce_grid(r, add_and_finish, CEIL_DIV(r->count, 4 * THREADS));
     scratch partials(r->stream);
     WEFT_TRY(partials.claim("reduce", (blocks + 1) * sizeof(float)));
     float *sums = (float *)partials.memory;

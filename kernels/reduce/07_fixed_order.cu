@@ -76,7 +76,8 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT)
 
 int reduce_fixed_order(const struct reduction *r) {
     const size_t pieces = CEIL_DIV(r->count, PIECE);
-    const unsigned blocks = reduce_grid(r, CEIL_DIV(pieces, WARPS));
+    const unsigned blocks =
+        reduce_grid(r, add_in_order, CEIL_DIV(pieces, WARPS));
     size_t sums = 1;
     for (size_t left = pieces; left > 1; left = CEIL_DIV(left, PIECE))
         sums += left;

@@ -86,7 +86,8 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT)
 }
 
 int reduce_compensated(const struct reduction *r) {
-    const unsigned blocks = reduce_grid(r, CEIL_DIV(r->count, 4 * THREADS));
+    const unsigned blocks =
+        reduce_grid(r, add_exact, CEIL_DIV(r->count, 4 * THREADS));
     scratch partials(r->stream);
     WEFT_TRY(
         partials.claim("reduce", blocks * sizeof(exact) + sizeof(unsigned)));

@@ -31,21 +31,24 @@ int reduce_compensated(const struct reduction *r);
 
 enum { WARP = 32, WARPS = THREADS / WARP };
 
-/* How many blocks a multiprocessor runs at once, if each thread has at most 40
- * registers. If a grid had more, the last blocks would begin when the first
- * ones end, and most of the device would wait for them. */
-enum { RESIDENT = 6 };
-
-/* Return the number of blocks for kernels whose blocks take several parts of x.
- * That is the caller's number, or enough to keep the device busy, but at most
- * `most`. On the CPU target it is the same everywhere. */
-static inline unsigned reduce_grid(const struct reduction *r, size_t most) {
-    size_t blocks = r->blocks;
-#ifdef __CUDACC__
-    if (!blocks) blocks = RESIDENT * device_has(cudaDevAttrMultiProcessorCount);
+/* The blocks of a multiprocessor that must fit: with at most 40 registers per
+ * thread, or 64 where a multiprocessor holds only 1024 threads. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+enum { RESIDENT = 4 };
 #else
-    if (!blocks) blocks = 8;
+enum { RESIDENT = 6 };
 #endif
+
+/* Return the number of blocks for a kernel whose blocks take several parts of
+ * x: the caller's number, or as many as run at the same time, but at most
+ * `most`. If there were more, the last blocks would begin when the first ones
+ * end, and most of the device would wait for them. On the CPU target it is the
+ * same everywhere. */
+template <class Kernel>
+static unsigned reduce_grid(const struct reduction *r, Kernel kernel,
+                            size_t most) {
+    size_t blocks = r->blocks;
+    if (!blocks) blocks = count_resident(kernel, THREADS, 0, 8);
     return (unsigned)(blocks < most ? blocks : most);
 }
 

@@ -379,7 +379,7 @@ static void sort_bucket(struct pass p, const struct rooms *rooms,
  * has not moved a word, if a bucket is too large for that. */
 static int split_buckets(struct pass p, const struct rooms *rooms,
                          uint32_t differ, struct lines *all, int threads) {
-    uint32_t shifts[4], digits, first[(1 << WIDEST) + 1] = {0};
+    uint32_t shifts[4], digits = 0, first[(1 << WIDEST) + 1] = {0};
     const int high = 32 - __builtin_clz(differ);
     const int length = 64 - __builtin_clzll(p.count);
     const int bits = length < 20 ? 8 : (length > 23 ? 11 : length - 12);

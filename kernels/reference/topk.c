@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/float_rank.h"
 #include "reference.h"
 #include "simd.h"
 
@@ -32,12 +33,9 @@ enum {
 typedef uint64_t entry;
 
 static entry make_entry(float x, size_t column) {
-    const float sum = x + 0.0f; // -0 + 0 is 0
     uint32_t bits;
-    memcpy(&bits, &sum, sizeof bits);
-    bits = bits >> 31 ? ~bits : bits | 0x80000000u;
-    if (x != x) bits = 0xffffffffu;
-    return (entry)bits << 32 | (uint32_t)~(uint32_t)column;
+    memcpy(&bits, &x, sizeof bits);
+    return (entry)rank_float(bits) << 32 | (uint32_t)~(uint32_t)column;
 }
 
 static size_t find_column(entry e) { return (uint32_t)~(uint32_t)e; }

@@ -32,8 +32,8 @@ static inline unsigned count_tiles(unsigned count) {
 }
 
 /* Return the lanes of the warp whose digits equal that of the calling lane. A
- * ballot for each bit is faster than __match_any_sync(): on an H200, the rung
- * onesweep sorts 39 in place of 25 GKey/s. */
+ * ballot for each bit is faster than __match_any_sync(): with it, a pass over
+ * 2^28 keys took 1605 in place of 2515 us on an H200. */
 static __device__ __forceinline__ unsigned find_peers(unsigned digit) {
     unsigned peers = 0xffffffff;
 #pragma unroll

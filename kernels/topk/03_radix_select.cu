@@ -47,7 +47,7 @@ choose_digit(struct search *at, unsigned shift, unsigned sums_s[WARPS]) {
 static __global__ void __launch_bounds__(THREADS)
     count_digits(struct selection s, layout l, struct search *searches,
                  const entry *candidates, unsigned shift) {
-    static_assert(DIGITS == THREADS, "a thread per digit");
+    static_assert((int)DIGITS == (int)THREADS, "a thread per digit");
     __shared__ unsigned counts_s[DIGITS], sums_s[WARPS], last_s;
     struct search *at = &searches[l.find_row()];
     if (at->state != SEARCHING) return; // the whole block

@@ -35,7 +35,7 @@ static struct sample plan_sample(size_t columns, size_t k) {
     size_t f = 1;
     while (f * f * 32 * k <= columns && 2 * f * k <= CANDIDATES) f *= 2;
     struct sample p;
-    p.groups = (unsigned)round_up(2 * k < WARP ? WARP : 2 * k);
+    p.groups = (unsigned)round_up(max(2 * k, (size_t)WARP));
     p.sectors = (unsigned)(columns / f / SECTOR / p.groups);
     if (p.sectors == 0) p.sectors = 1;
     p.stride = columns / SECTOR / p.groups / p.sectors;

@@ -185,9 +185,10 @@ static int select_and_merge(const struct selection &s, unsigned parts,
 
 int topk_batched(const struct selection *s) {
     const unsigned parts = (unsigned)CEIL_DIV(s->columns, PART);
-    const unsigned length = parts > 1 ? PART : (unsigned)s->columns;
+    const unsigned length = parts > 1 ? (unsigned)PART : (unsigned)s->columns;
     const bool narrow = s->k <= WARP && length <= SHORT;
-    const struct room r = plan_room(length, s->k, narrow ? WARP : THREADS);
+    const struct room r =
+        plan_room(length, s->k, narrow ? (unsigned)WARP : (unsigned)THREADS);
     if (r.count_bytes() > count_room() * sizeof(float)) return topk_filtered(s);
     if (parts == 1) return select_parts(*s, {1, length, NULL}, r, narrow);
     if (s->k * parts > MERGED || !can_sort_best(s->k * parts, s->k))

@@ -12,6 +12,7 @@
 #include <math.h>
 #include <stdint.h>
 
+#include "common/float_rank.h"
 #include "common/rows.cuh"
 #include "common/scans.cuh"
 #include "common/scratch.cuh"
@@ -41,17 +42,8 @@ typedef unsigned long long entry;
 
 enum : unsigned { TOP = 0x80000000, KEY_OF_ZERO = TOP, KEY_OF_NAN = ~0u };
 
-/* Return a number that is larger for a larger x: NaN is the largest, and -0
- * equals 0. The bits of floats of one sign are in order; those of negative
- * numbers, inverted. */
-static __device__ __forceinline__ unsigned make_key(float x) {
-    if (x != x) return KEY_OF_NAN;
-    const unsigned bits = __float_as_uint(x + 0.0f); // -0 + 0 is 0
-    return bits & TOP ? ~bits : bits | TOP;
-}
-
 static __device__ __forceinline__ entry make_entry(float x, size_t column) {
-    return (entry)make_key(x) << 32 | ~(unsigned)column;
+    return (entry)rank_float(__float_as_uint(x)) << 32 | ~(unsigned)column;
 }
 
 static __device__ __forceinline__ unsigned find_column(entry e) {
