@@ -1,8 +1,8 @@
 /* order.h -- the order of keys, for CUDA C and plain C.
  *
  * The rank of a key is an unsigned number that has the order of the keys. For
- * integers it differs in the sign bit; for floats, float_rank.h computes it. The
- * ranks of a descending order are the complements. */
+ * integers it differs in the sign bit; for floats, float_rank.h computes it.
+ * The ranks of a descending order are the complements. */
 #ifndef WEFT_SORT_ORDER_H
 #define WEFT_SORT_ORDER_H
 #include "../common/float_rank.h"
