@@ -275,9 +275,9 @@ int weft_histogram(int rung, int64_t *counts, const uint8_t *x, size_t count,
 
 /* Compute counts (bins), int64: how often each number from 0 to bins - 1 occurs
  * in x (count), int32. Numbers outside [0,bins) are ignored. Every rung gives
- * the same counts. "partition" returns WEFT_ENOMEM without memory for 2 bytes
- * per number and 5 KB more, and "reference" without 4 bytes per bin for each
- * thread, or 16 for at most 1024 bins. */
+ * the same counts. "partition" needs memory of 2 bytes per number and 5 KB
+ * more, and "reference" of 4 bytes per bin and thread, or of 16 for up to 1024
+ * bins. Without it, they return WEFT_ENOMEM. */
 int weft_bincount(int rung, int64_t *counts, const int32_t *x, size_t count,
                   int bins, weft_stream stream);
 

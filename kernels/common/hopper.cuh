@@ -313,7 +313,7 @@ PTX_INLINE unsigned cluster_rank() {
 }
 
 /* Store a float at the place of `shared` in block `rank` of the cluster. That
- * block may read it behind the cluster's next barrier. */
+ * block may read it after the cluster's next barrier. */
 PTX_INLINE void cluster_store(float *shared, float value, unsigned rank) {
 #if PTX_TWIN
     *shared = value;

@@ -24,7 +24,7 @@ static inline uint32_t find_bin(int32_t number, uint32_t bins) {
     return bin < bins ? bin : bins;
 }
 
-/* Count numbers in `many` tables, one behind the other. */
+/* Count numbers in `many` tables, one after the other. */
 static inline void fill_tables(uint32_t *tables, int many, const int32_t *x,
                                size_t count, uint32_t bins) {
     const size_t width = (size_t)bins + 1;

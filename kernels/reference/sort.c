@@ -236,8 +236,8 @@ static void scatter_share(const struct pass *p, struct lines *l, size_t first,
     vstream_end();
 }
 
-/* Find the places of thread `own`'s keys from `at` on: behind all smaller
- * digits, and behind the keys of earlier threads. Returns the number of keys
+/* Find the places of thread `own`'s keys from `at` on: after all smaller
+ * digits, and after the keys of earlier threads. Returns the number of keys
  * with the most frequent digit. */
 static size_t find_places(const struct pass *p, struct lines *all, int own,
                           int threads, size_t at) {

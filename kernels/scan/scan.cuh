@@ -92,7 +92,7 @@ static __device__ __forceinline__ four make_four(float4 v) {
     return {v.x, v.y, v.z, v.w};
 }
 
-/* Load the four numbers of x from i on; behind the end they are 0. */
+/* Load the four numbers of x from i on; past the end they are 0. */
 static __device__ __forceinline__ four load_four(const scanning &s, size_t i) {
     four v = {0.0f, 0.0f, 0.0f, 0.0f};
     if (is_wide(s, i)) {

@@ -18,7 +18,7 @@ typedef unsigned long long sort_word; // rank << 32 | index
 
 enum { PAIR_TILE = 2 * THREADS };
 
-/* Put two words in order. A missing word, behind the end, is the greatest. */
+/* Put two words in order. A missing word, past the end, is the greatest. */
 static __device__ __forceinline__ void exchange(sort_word *words, size_t low,
                                                 size_t high, size_t count) {
     if (high >= count) return;

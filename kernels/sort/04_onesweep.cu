@@ -18,7 +18,7 @@
 
 /* What a tile has published about a digit, in 32 bits: with 64, as in
  * common/look_back.cuh, the states would be twice the traffic. 0: nothing. From
- * 1 on: its own count + 1. With the highest bit: the digit's place behind the
+ * 1 on: its own count + 1. With the highest bit: the digit's place after the
  * tile, which includes the keys with smaller digits. */
 enum : unsigned { PLACE = 0x80000000u };
 
@@ -93,7 +93,7 @@ static __global__ void count_digits(unsigned *counts, sort_pass p) {
 }
 
 /* Return, to thread d, the place of the tile's first key with digit d, and
- * publish the place behind its last one. counts (RADIX): of all keys. */
+ * publish the place after its last one. counts (RADIX): of all keys. */
 static __device__ __forceinline__ unsigned
 find_place(const digit_states &states, const unsigned *counts, unsigned tile,
            unsigned total, tile_room *r_s) {

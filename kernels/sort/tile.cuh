@@ -62,7 +62,7 @@ template <bool FLOAT> struct tile_keys {
             key[j] = i < p.count ? p.x[i] : 0;
         }
     }
-    /* Return the digit of key j. Those behind the end come last in the tile. */
+    /* Return the digit of key j. Those past the end come last in the tile. */
     __device__ __forceinline__ unsigned find_digit(const sort_pass &p,
                                                    unsigned tile, int j) const {
         const unsigned digit = p.find_digit<BITS>(p.rank<FLOAT>(key[j]));

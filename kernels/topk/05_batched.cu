@@ -83,7 +83,7 @@ keep_candidates(entry *kept_s, unsigned *count_s, const float *row_s,
 
 /* Parts of rows: each row has `parts` of `length` numbers; the last one may be
  * shorter. best: NULL if a part is a whole row, else the parts' k best entries
- * (rows,parts,k), with NOTHING behind fewer. */
+ * (rows,parts,k), with NOTHING after fewer. */
 struct division {
     unsigned parts, length;
     entry *best;
@@ -125,7 +125,7 @@ static __global__ void __launch_bounds__(THREADS)
     const unsigned count = *count_s, padded = (unsigned)round_up(count);
     for (unsigned i = count + own.own; i < padded; i += WIDTH)
         kept_s[i] = NOTHING;
-    wait_for<WIDTH>(); // the entries behind the candidates are stored
+    wait_for<WIDTH>(); // the entries after the candidates are stored
     sort_shared<WIDTH>(kept_s, padded, own.own);
     for (unsigned i = own.own; i < k; i += WIDTH)
         if (d.best) { // a column is stored inverted

@@ -149,7 +149,7 @@ static __device__ __forceinline__ bool sort_best(entry kept_s[SORTED],
     if (kept > SORTED) return false;
     for (unsigned i = kept + threadIdx.x; i < padded; i += MANY)
         kept_s[i] = NOTHING;
-    __syncthreads(); // the entries behind the kept ones are stored
+    __syncthreads(); // the entries after the kept ones are stored
     sort_shared<MANY>(kept_s, padded, threadIdx.x);
     return true;
 }

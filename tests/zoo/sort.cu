@@ -19,7 +19,7 @@ WEFT_RUNGS({"sort", "right", "", "fp32", WEFT_CPU | WEFT_CUDA, 0},
            {"sort", "reversed_for_descending", "", "fp32", WEFT_CPU | WEFT_CUDA,
             0})
 
-/* Move the keys and values with digit d to `to` and behind, in their order or
+/* Move the keys and values with digit d to `to` and after it, in their order or
  * from the last to the first; return the next place. */
 static __device__ unsigned move_digit(const sort_pass &p, unsigned d,
                                       bool backwards, unsigned to) {
