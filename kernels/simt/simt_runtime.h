@@ -110,9 +110,9 @@ const char *simt_last_fault(void);
  * next one. */
 void simt_set_timeout(int ms);
 
-/* Take over the limits of GPUs of a compute capability: 7.5, 8.0, 8.6, 8.9 or
- * 9.0, the default. They are the shared memory of a block and of a
- * multiprocessor, and the threads of a multiprocessor. Returns 0, or -1 for
+/* Adopt the limits of GPUs of a compute capability: 7.5, 8.0, 8.6, 8.9 or
+ * 9.0, the default. These are the shared memory of a block and of a
+ * multiprocessor, and the threads of a multiprocessor. Return 0, or -1 for
  * another capability. */
 int simt_set_capability(int major, int minor);
 
@@ -127,8 +127,8 @@ void simt_set_sticky(int sticky);
  * its end or after it was freed. */
 int simt_warnings(void);
 
-/* Report on stderr, from time to time, which kernel of a long program is
- * running, for users who watch it on a terminal. */
+/* Periodically report on stderr which kernel of a long program is running, for
+ * users who watch the program on a terminal. */
 void simt_show_life(void);
 
 /* Report the place where the host accesses invalid memory, before the signal

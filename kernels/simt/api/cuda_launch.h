@@ -20,7 +20,7 @@ typedef void (*Invoke)(const void *function, void **arguments);
 void remember(const void *function, Invoke invoke);
 /* Return that function, or NULL if it is unknown. */
 Invoke invoke_of(const void *function);
-/* Launch the kernel. Returns the error of this launch, or an error if `invoke`
+/* Launch the kernel. Return the error of this launch, or an error if `invoke`
  * is NULL. */
 cudaError_t launch_by_function(const void *function, Invoke invoke,
                                const cudaLaunchConfig_t *config,

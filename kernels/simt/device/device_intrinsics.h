@@ -234,7 +234,7 @@ SIMT_INLINE unsigned __urhadd(unsigned x, unsigned y) {
  * `selector`. A nibble's top bit selects the byte's sign instead. */
 unsigned __byte_perm(unsigned x, unsigned y, unsigned selector);
 
-/* Return the position in `mask` of the |offset|-th set bit from `base` on,
+/* Return the position of the |offset|-th set bit of `mask`, counted from `base`
  * upwards or downwards, or ~0u if there is none. */
 unsigned __fns(unsigned mask, unsigned base, int offset);
 

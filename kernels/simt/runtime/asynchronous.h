@@ -55,10 +55,10 @@ Errands *later_room(Errand errand, unsigned bytes);
 void later_end_group(Errand errand);
 void later_act(Errand errand, unsigned groups);
 
-/* Issue a copy by TMA, which is performed when a thread waits for `barrier`. */
+/* Issue a TMA copy, which is performed when a thread waits for `barrier`. */
 void later_bulk(Later *later, const void *barrier);
 /* Perform the operations issued at `barrier`; `phase` is the watch build's name
- * for the barrier's phase. Returns false if there were none. */
+ * for the barrier's phase. Return false if there were none. */
 bool later_land(const void *barrier, const void *phase);
 
 void later_copy(Later *copy); /* performs a LaterCopy */

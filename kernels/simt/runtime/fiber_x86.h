@@ -23,7 +23,7 @@ static inline __attribute__((always_inline, const)) Fiber *here() {
 #define SIMT_AVX512_CLOBBERS
 #endif
 
-/* Suspend `from` and continue `to`. Returns when another fiber switches back.
+/* Suspend `from` and continue `to`. Return when another fiber switches back.
  *
  * Every register is declared clobbered, so the compiler saves the few that it
  * still needs. This code saves the other registers: the stack pointer and rbp,

@@ -40,7 +40,7 @@ static void sleep_and_work(Pool *mine, Worker *worker) {
     }
 }
 
-/* Start one more worker. Returns false if the system refuses. */
+/* Start one more worker. Return false if the system refuses. */
 static bool add_thread() {
     Worker *worker = create_worker();
     if (!worker) return false;

@@ -27,7 +27,7 @@ struct Capability {
     int multiprocessor_kb, threads; /* of a multiprocessor */
 };
 
-/* Return the limits that this runtime has: those of simt_set_capability(). */
+/* Return this runtime's limits, which simt_set_capability() sets. */
 const Capability *capability();
 
 /* One launch, shared by all its workers. */
@@ -67,7 +67,7 @@ struct Recorded {
     bool cooperative;
 };
 
-/* The interface by which a launch finds out whether its stream is being
+/* The interface through which a launch determines whether its stream is being
  * captured. The launch calls `active` first; a captured launch goes to `keep`,
  * which then owns it. NULL while nothing is being captured. */
 struct Capture {
@@ -137,7 +137,7 @@ struct Worker : Block {
     }
 };
 
-/* The address range of the fibers' stacks; bytes 0: they may be anywhere. */
+/* The address range of the fibers' stacks. bytes 0: they may be anywhere. */
 struct Stacks {
     uintptr_t base, bytes;
 };
@@ -190,7 +190,7 @@ void forget_watchdog(); /* for a forked child */
 
 /* faults.cpp */
 /* Record a fault of a thread, or of all threads if `self` is NULL. If it is the
- * first, it becomes the launch's fault. Returns the entry to complete, or NULL
+ * first, it becomes the launch's fault. Return the entry to complete, or NULL
  * if it is not the first. */
 simt_fault *note_fault(Worker *worker, const Fiber *self, int kind,
                        cudaError_t error, const char *format, ...)
@@ -220,7 +220,7 @@ const char *latest_kernel(); /* name of the last kernel run; NULL: none has
                               * run */
 /* Return the maximum number of blocks of a cooperative launch. */
 int cooperative_limit();
-/* Launch a captured launch again, with all its checks. Returns the error of a
+/* Launch a captured launch again, with all its checks. Return the error of a
  * launch that is rejected. */
 cudaError_t replay(const Recorded *recorded);
 void forget(Recorded *recorded); /* frees it */

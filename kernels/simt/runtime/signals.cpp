@@ -172,7 +172,7 @@ static void write_down(Signal *got, int number, const siginfo_t *info,
     got->unknown = false;
     if (number != SIGSEGV || !address_unknown(context)) return;
     const uintptr_t address = operand_address(context, &got->write);
-    // 0 or 0x1ffff if the address is canonical with 48 bits. Linux gives out
+    // This is 0 or 0x1ffff for a canonical address of 48 bits. Linux provides
     // longer addresses (57 bits) only on request.
     const uintptr_t high = address >> 47;
     got->address = address;
@@ -221,7 +221,7 @@ struct AlternateStack {
 void AlternateStack::provide() {
     stack_t now, ours = {};
     checked = true;
-    // An existing alternate stack will do; Python's faulthandler has one.
+    // An existing alternate stack suffices; Python's faulthandler has one.
     if (sigaltstack(0, &now) || !(now.ss_flags & SS_DISABLE)) return;
     void *got = mmap(0, ALTERNATE_STACK, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -75,7 +75,7 @@ static int requested(const Worker *worker) {
     return it >> 8 == worker->job->number ? (int)(it & 255) : 0;
 }
 
-/* What a thread waits for, as the end of a sentence. */
+/* The end of a sentence about a thread's wait. */
 struct Wait {
     char text[260];
     Wait(const Worker *worker, const Fiber *self) {
@@ -190,7 +190,7 @@ steps(const Worker *worker) {
         (unsigned)worker->live, (unsigned)worker->arrived};
     uint64_t sum = 0;
     // The worker may be writing these numbers; any mixture of old and new
-    // values will do.
+    // values is acceptable.
     for (const unsigned &part : parts)
         sum = sum * 0x9e3779b97f4a7c15u + *(const volatile unsigned *)&part;
     return sum;
@@ -232,7 +232,7 @@ static bool stands_still(Worker *worker, unsigned number, int *wait) {
 
 /* Run threads for which others of their block may wait. If all blocks that have
  * begun may wait for others, run more blocks, since a GPU would run many at the
- * same time. Returns the microseconds until the next check. */
+ * same time. Return the microseconds until the next check. */
 static int share(unsigned number, long long *moved) {
     const long long now = simt_nanoseconds();
     int wait = LOOK_US, at_work = 0;

@@ -58,7 +58,7 @@ std::string reason(const Call &call, unsigned lane) {
 
 /* Return whether the value that the lane reads spoils a result that matters. In
  * a sum over the first 8 lanes by steps of 4, 2 and 1, the last lanes read past
- * the group. But nothing uses their sums. So unless the lane reads an ended
+ * the group, but nothing uses their sums. So unless the lane reads an ended
  * lane of the mask, only the lane with the group's result counts. This is the
  * first lane if it reads upwards, else the last lane. */
 bool is_misled(const Call &call, unsigned lane) {

@@ -2,10 +2,10 @@
  * among them.
  *
  * A release is recorded with its variable. An acquisition is recorded with its
- * block, its variable, and the number of releases that the variable had by
- * then. To decide whether an access of another block came first, the search
- * goes back from the acquisitions of the running block. If in doubt, the answer
- * is yes, which avoids false alarms. */
+ * block, its variable, and the number of releases that the variable had at that
+ * time. To decide whether an access of another block came first, the search
+ * goes back from the acquisitions of the running block. In case of doubt the
+ * answer is yes, which avoids false alarms. */
 #include "block_signals.h"
 
 namespace simt::SIMT_FIBERS {

@@ -91,8 +91,8 @@ struct Arrival {
                       * leaving early */
 };
 
-/* A thread's latest volatile or atomic read: a wait is a series of equal
- * ones. */
+/* A thread's latest volatile or atomic read. A wait is a series of equal
+ * reads. */
 struct Look {
     Access access;
     uint64_t value; /* its bytes, before the access */
@@ -250,7 +250,7 @@ struct Who {
     Who(const Job *job, uint3 block, uint3 thread);
 };
 /* Find the array around an offset or, failing that, the nearest array. For
- * SHARED arrays, `block` is the block that owns them. Returns false if there is
+ * SHARED arrays, `block` is the block that owns them. Return false if there is
  * none. */
 bool array_at(const Job *job, Space space, uintptr_t offset, Array *found);
 /* The name of an array in a sentence: "x", or "an array of 64 bytes

@@ -1,5 +1,5 @@
-/* launch.h -- the calls by which the engine notifies the watch build about a
- * launch. */
+/* launch.h -- the calls by which the engine notifies the watch build of the
+ * events of a launch. */
 #ifndef SIMT_CHECK_LAUNCH_H
 #define SIMT_CHECK_LAUNCH_H
 #include "../runtime/runtime.h"

@@ -101,7 +101,7 @@ void *reserve_shadow(size_t each) {
     return reserve(arena.bytes, each, PROT_READ);
 }
 
-/* Open the arena up to `top`. Returns false if the system refuses. */
+/* Open the arena up to `top`. Return false if the system refuses. */
 static bool open_to(size_t top) {
     std::lock_guard<std::mutex> guard(opened->lock);
     if (top <= opened->bytes) return true;

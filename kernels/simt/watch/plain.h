@@ -106,8 +106,8 @@ SIMT_INLINE bool passes(Checker *checker, Fiber *self, uintptr_t address,
     return true;
 }
 
-/* Do the whole fast path of a plain access by code that continues at `pc`.
- * Returns false if the access needs a slower path. */
+/* Take the whole fast path for a plain access by code that continues at `pc`.
+ * Return false if the access needs a slower path. */
 template <unsigned size, Kind kind, Effort effort>
 SIMT_INLINE bool passes(uintptr_t address, const void *pc) {
     const uintptr_t stack = on_stack();
