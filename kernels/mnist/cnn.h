@@ -90,9 +90,9 @@ struct cnn_memory {
 
 /* Allocate `count` elements of `size` bytes, store their address in *pointer
  * (`pointer` is used as a void **), and set every byte to 0xff. So a float that
- * is read before it is written is a NaN. If the memory does not suffice,
- * returns WEFT_ENOMEM with a message that contains `what` and the bytes
- * requested; `memory` keeps its earlier pieces. */
+ * is read before it is written is a NaN. If the memory does not suffice, return
+ * WEFT_ENOMEM with a message that contains `what` and the bytes requested;
+ * `memory` keeps its earlier pieces. */
 int cnn_take(struct cnn_memory *memory, void *pointer, size_t count,
              size_t size, const char *what, weft_stream stream);
 

@@ -1,6 +1,6 @@
 /* conv2_back_mma.cu -- conv2's backward pass for a small batch on tensor cores,
- * in tf32, bf16 or fp16: the gradient of its input, reduced to the sums that
- * conv1 needs, and the gradient of its weights.
+ * in tf32, bf16 or fp16. It computes the gradient of the input, reduced to the
+ * sums that conv1 needs, and the gradient of the weights.
  *
  * Idea:    both gradients need dy, which is built once, in shared memory
  *          (dy_lines.cuh). Then some warps convolve it with the mirrored
@@ -12,9 +12,9 @@
  *          takes every other group of windows; the halves are added at the end.
  * Measured: one launch instead of two: on an H200, 64 images take 13.3 us
  *          instead of 17.4 in tf32, 9.7 instead of 13.4 in bf16.
- * Limit:   nothing overlaps within a block. From about 256 images on, conv2_dx
- *          and conv2_dw are faster. Their blocks process several images and
- *          copy the next one during the products.
+ * Limit:   nothing overlaps within a block. For about 256 images or more,
+ *          conv2_dx and conv2_dw are faster. Their blocks process several
+ *          images and copy the next one during the products.
  * Shared:  tf32 184 KB, 16 bits 110 KB. */
 /* g++: -O1 */
 #include "conv_tiles.cuh"
@@ -89,8 +89,8 @@ put_sums(float *scratch, float sums[SUMS], int lane, int warp) {
 }
 
 /* Add the block's sums in the order of the warps, and store them in a slot
- * (10,32), from channel `first` on. `thread` counts the participating threads
- * from 0. */
+ * (10,32), beginning with channel `first`. `thread` counts the participating
+ * threads from 0. */
 template <class S>
 static __device__ __forceinline__ void
 store_winners(float *slot, const float *scratch, int first, int thread) {
@@ -113,8 +113,8 @@ put_half(float *scratch, float acc[S::DW_TILES][TAPS][4], int own) {
         put4(scratch + (i * S::DW_THREADS + own) * 4, acc[i / TAPS][i % TAPS]);
 }
 
-/* Store the sums of both halves in a slot (9,64,32), from output channel
- * `first` and input channel `channel` on. */
+/* Store the sums of both halves in a slot (9,64,32), beginning with output
+ * channel `first` and input channel `channel`. */
 template <class S>
 static __device__ __forceinline__ void
 store_dw(float *slot, const float *scratch, float acc[S::DW_TILES][TAPS][4],
@@ -133,7 +133,7 @@ store_dw(float *slot, const float *scratch, float acc[S::DW_TILES][TAPS][4],
 
 /* ---- both gradients ------------------------------------------------------ */
 
-/* Start copying the winners of an image's channels from `first` on. */
+/* Start copying the winners of an image's channels, beginning with `first`. */
 template <class S>
 static __device__ __forceinline__ void
 copy_codes(uint8_t *codes, const uint8_t *code1, int first) {
@@ -202,7 +202,7 @@ static __global__ void __launch_bounds__(S::THREADS)
             add_group<S::P, S::DW_TILES>(dw, dy, first, p1, channel, group,
                                          lane);
     }
-    __syncthreads(); // dp1 is complete, dy and p1 have been read
+    __syncthreads(); // dp1 is complete; dy and p1 have been read
     if (dw_thread >= S::DW_THREADS) put_half<S>((float *)dy, dw, own);
     if (warp < S::ADDING) {
         float sums[SUMS];

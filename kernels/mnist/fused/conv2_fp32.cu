@@ -15,7 +15,7 @@
 #include "conv2_output.cuh"
 #include "launch.cuh"
 
-/* Read the sum of the parts that reduce_parts() left. */
+/* Read the sum of the parts that reduce_parts() stored. */
 template <class S, int COT> struct parts_reader {
     const float *parts;
     __device__ __forceinline__ void operator()(float v[4][4], int window,

@@ -10,8 +10,8 @@
  * FP32:    a thread owns TALL x WIDE outputs and reads four steps of k in one
  *          load. Small tiles also divide k among a block's warps.
  * Others:  mma.sync; both operands have k along the row, as ldmatrix requires.
- * Limit:   at 64 images, the launch and one memory latency; from 1024 images
- *          on, the issue of FFMA, or the tensor pipe and the reads of m2.
+ * Limit:   at 64 images, the launch and one memory latency; for 1024 images or
+ *          more, the issue of FFMA, or the tensor pipe and the reads of m2.
  * Lesson:  notebooks/15b_mnist_gpu.ipynb */
 /* g++: -O1 */
 #include "fc1_tile.cuh"

@@ -121,8 +121,8 @@ back_copy_weights(const struct back_block<TILE> &block, const void *from) {
     copy_commit();
 }
 
-/* Copy dh of 64 images from `first` on. Images past the batch are zeros, which
- * add nothing. */
+/* Copy dh of 64 images, beginning with `first`. Images past the batch are
+ * zeros, which add nothing. */
 template <class TILE>
 static __device__ __forceinline__ void
 back_copy_dh(const struct back_block<TILE> &block, const void *from, int first,

@@ -201,7 +201,7 @@ int fused_conv2_back_mma(struct fused *f, int batch, cudaStream_t stream);
 int fused_conv2_dx_mma(struct fused *f, int batch, cudaStream_t stream);
 int fused_conv2_dw_mma(struct fused *f, int batch, cudaStream_t stream);
 
-/* The versions in Winograd's form, likewise. */
+/* The versions in Winograd's form, which these functions also call. */
 int fused_conv2_winograd(struct fused *f, int batch, cudaStream_t stream);
 int fused_conv2_dx_winograd(struct fused *f, int batch, cudaStream_t stream);
 int fused_conv2_dw_winograd(struct fused *f, int batch, cudaStream_t stream);

@@ -50,7 +50,7 @@ struct head_sums {
     float loss;  /* sum of the losses, in lane 0 */
 };
 
-/* Return to every lane the sum over all lanes, with the same bits in each. */
+/* Return the sum over all lanes to every lane, with the same bits in each. */
 static __device__ __forceinline__ float head_sum(float x) {
     for (int step = 16; step > 0; step /= 2)
         x += __shfl_xor_sync(0xffffffffu, x, step);
@@ -93,7 +93,7 @@ head_logits(float logits[CLASSES], const float h[4],
     }
 }
 
-/* Replace the logits by p - onehot, the gradient of the loss, and return the
+/* Replace the logits with p - onehot, the gradient of the loss, and return the
  * loss. */
 static __device__ __forceinline__ float head_softmax(float logits[CLASSES],
                                                      int label) {

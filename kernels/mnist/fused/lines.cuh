@@ -15,8 +15,8 @@
  *          modulo 8. So 8 windows in order have 8 keys.
  * weights  rows of one output channel; 8 neighbouring rows have 8 keys.
  *
- * The windows' order has another benefit: with the four pixels of a window in
- * the same rows of different fragments, one thread gets all four results. */
+ * The windows' order has another benefit. The four pixels of a window are in
+ * the same rows of different fragments, so one thread gets all four results. */
 #ifndef WEFT_LINES_CUH
 #define WEFT_LINES_CUH
 #include "common/ptx.cuh"
@@ -74,8 +74,8 @@ template <class T> static __device__ __forceinline__ int channel_of(int row) {
 // thread copies the same chunk of successive rows, which needs little
 // arithmetic per copy.
 
-/* Zero the border's pixels. Once is enough, since images only fill the
- * inside. */
+/* Zero the border's pixels. Zeroing them once is enough, since images only fill
+ * the inside. */
 template <class T, int CHANNELS, int THREADS>
 static __device__ __forceinline__ void zero_border(char *image) {
     typedef lines<T, CHANNELS> at;

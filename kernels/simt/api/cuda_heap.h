@@ -13,8 +13,8 @@ enum Memory : unsigned char { DEVICE, MANAGED, PINNED, REGISTERED };
  * or the program frees it. */
 enum { OF_GRAPH = 1, GRAPH_FREES = 2 };
 
-/* One allocation, inside the `span` bytes from `base` on. The bytes from `low`
- * to `high` may be accessed: the allocation and the red zones around it. */
+/* One allocation, inside the `span` bytes that begin at `base`. The bytes from
+ * `low` to `high` may be accessed: the allocation and its red zones. */
 struct Allocation {
     uintptr_t address;
     size_t size;

@@ -207,8 +207,8 @@ void checked_fence(bool device);
 /* Set the names of a module's device variables. A module without this call has
  * none. */
 void checked_device_names(const char *names);
-/* Replace the `size` bytes at `address` by next(closure, old), and return the
- * old bytes. This counts as one access, regardless of the number of
+/* Replace the `size` bytes at `address` with next(closure, old), and return
+ * the old bytes. This counts as one access, regardless of the number of
  * attempts. */
 uint64_t checked_update(void *address, unsigned size, int order,
                         uint64_t (*next)(const void *closure, uint64_t old),

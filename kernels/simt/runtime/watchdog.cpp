@@ -2,11 +2,11 @@
  *
  * One thread of the process checks the running launch every few milliseconds,
  * and sleeps when there is none. A launch costs one more store at its beginning
- * and one at its end. The thread sends SIGURG (which has no effect on code that
- * does not handle it) to the workers
- *   - of a launch that must end because of Ctrl-C, the time limit, or another
- *     worker's fault. The handler takes the worker out of its block.
- *   - whose block has made no step since the last check: the running thread may
+ * and one at its end. The thread sends SIGURG, which has no effect on code that
+ * does not handle it, to two kinds of workers:
+ *   - Workers of a launch that must end because of Ctrl-C, the time limit, or
+ *     another worker's fault. The handler takes them out of their blocks.
+ *   - Workers whose block has made no step since the last check. The thread may
  *     be waiting, in its own loop, for another thread of its block. The handler
  *     lets the others run (preempt.cpp).
  * Both happen only if a kernel's own code was interrupted, since a function of

@@ -4,9 +4,9 @@
  * CUDA's rules (Programming Guide, "Warp Shuffle Functions" and "Warp Vote
  * Functions"): all lanes of the mask that have not exited must make the same
  * call. A shuffle that reads from a lane outside the call gets an undefined
- * value. So two events are findings: a lane of the mask has reached the
- * kernel's end by another path, or a shuffle reads a lane that does not take
- * part. The sentences are the same as in lib/weft/pykernel/sim/warp.py. */
+ * value. So there are two findings. Either a lane of the mask has reached the
+ * kernel's end by another path, or a shuffle reads an absent lane. The
+ * sentences are the same as in lib/weft/pykernel/sim/warp.py. */
 #include "report.h"
 
 namespace simt::SIMT_FIBERS {

@@ -4,7 +4,7 @@
  * address, or a basic block's pc. match.cpp combines the logs of each warp when
  * the block's threads have met at a barrier or ended, or when a log is full. A
  * thread's k-th visit to a site since the barrier belongs to the warp's k-th
- * request at that site, as in lib/weft/pykernel/sim/counters.py.
+ * request at that site. lib/weft/pykernel/sim/counters.py has the same rule.
  *
  * The functions of the log are called only if the checker's log_on is set. */
 #ifndef SIMT_CHECK_LOG_H
