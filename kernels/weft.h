@@ -60,7 +60,7 @@ int weft_sync(weft_stream stream);
 int weft_set_device(int device);
 
 /* Set the number of threads of the CPU build: 1 to 1024, or 0 for one per
- * available core. The setting holds for the whole process; in a forked child
+ * available core. The setting holds for the whole process. In a forked child
  * the reference rungs use one thread. The CUDA build ignores it. */
 int weft_set_threads(int threads);
 
@@ -84,7 +84,7 @@ struct weft_rung {
     int sm;                /* minimum compute capability times 10; 0: any */
 };
 
-/* Return the rungs linked into this library; an op's rungs are in the order of
+/* Return the rungs linked into this library. An op's rungs are in the order of
  * their indices. *count receives the number of rungs. The table is valid while
  * the library is loaded. */
 const struct weft_rung *weft_rungs(int *count);
@@ -145,7 +145,7 @@ int weft_conv2d(int rung, float *y, const float *x, const float *weight,
 
 /* Compute gradients from dy (n,oc,h',w'): dx with the shape of x, dweight with
  * the shape of weight, and dbias (oc). Each of the three may be NULL and is
- * then skipped. Only dweight reads x, and only dx reads weight; an input that
+ * then skipped. Only dweight reads x, and only dx reads weight. An input that
  * is not read may be NULL. */
 int weft_conv2d_backward(int rung, float *dx, float *dweight, float *dbias,
                          const float *dy, const float *x, const float *weight,
@@ -349,11 +349,11 @@ int weft_sort(int rung, int32_t *y, int32_t *sorted_values, const int32_t *x,
  * or if m is an infinity. Each rung gives the same bits for each run.
  * "split_rows", and rungs that pass long rows to it, give other bits on a
  * device with another number of multiprocessors or other shared memory. They
- * return WEFT_ENOMEM if they cannot allocate 12 bytes for each of a row's
- * parts. "cluster_a_row" gives other bits on a device whose clusters have
- * another size. "reference" returns WEFT_ENOMEM if it cannot allocate 1 MiB for
- * each thread. Source: Milakov and Gimelshein, Online normalizer calculation
- * for softmax, 2018. */
+ * return WEFT_ENOMEM if they cannot allocate partial results, at most 12 bytes
+ * for each part of a row. "cluster_a_row" gives other bits for another cluster
+ * size. "reference" returns WEFT_ENOMEM if it cannot allocate 1 MiB for each
+ * thread. Source: Milakov and Gimelshein, Online normalizer calculation for
+ * softmax, 2018. */
 int weft_softmax(int rung, float *y, const float *x, int rows, int cols,
                  weft_stream stream);
 
@@ -449,7 +449,7 @@ typedef struct weft_cnn weft_cnn;
 int weft_cnn_create(weft_cnn **cnn, int rung,
                     const struct weft_cnn_config *config, weft_stream stream);
 
-/* Free a model and everything it holds after its queued steps are done; NULL is
+/* Free a model and everything it holds after its queued steps are done. NULL is
  * allowed. */
 void weft_cnn_destroy(weft_cnn *cnn);
 
@@ -480,13 +480,13 @@ enum weft_cnn_dataset { WEFT_CNN_TRAIN = 0, WEFT_CNN_TEST = 1 };
 
 /* Copy a data set to the device and replace the previous one. images
  * (count,height,width) and labels (count) are uint8 host arrays. labels may be
- * NULL if only weft_cnn_forward() reads the set; a label must be below
+ * NULL if only weft_cnn_forward() reads the set. A label must be below
  * config.classes. After a failure the previous set remains. Waits. */
 int weft_cnn_data(weft_cnn *cnn, int set, const uint8_t *images,
                   const uint8_t *labels, int count, weft_stream stream);
 
 /* Train on the images order[0..count) of the training set in batches of `batch`
- * images; the last batch may be smaller. `order` is a host array of indices.
+ * images. The last batch may be smaller. `order` is a host array of indices.
  * Each step gathers and normalises its batch, runs the forward and backward
  * passes, and updates the weights. lr must be finite and at least 0. A GPU only
  * queues the steps; the CPU build returns WEFT_EINTR after Ctrl-C. */
@@ -530,7 +530,7 @@ int weft_cnn_profile(weft_cnn *cnn, const int32_t *order, int batch, float lr,
  * "c2", ... as listed in kernels/mnist/fused/fused.h. `shape` (4) receives its
  * sizes, padded with 0. Unless `out` is NULL, this host array receives the
  * elements as float; `count` must be their number, the product of the sizes.
- * Only the fused rungs keep such arrays; other rungs and unknown names give
+ * Only the fused rungs keep such arrays. Other rungs and unknown names give
  * WEFT_EINVAL. Waits. */
 int weft_cnn_peek(weft_cnn *cnn, const char *name, int *shape, float *out,
                   size_t count, weft_stream stream);

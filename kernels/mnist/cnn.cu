@@ -55,7 +55,7 @@ WEFT_RUNGS({"mnist", "reference", "plain C, layers fused, vectorised", "fp32",
 /* The implementations, in the order of the table above. */
 static const struct cnn_impl *const impls[] = {
 #ifdef __CUDACC__
-    NULL, // not reached: weft_check_rung() rejects it
+    NULL, // not reached: weft_check_rung() rejects the rung
 #else
     &cnn_reference,
 #endif

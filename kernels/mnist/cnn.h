@@ -3,8 +3,8 @@
  * A weft_cnn (context.cuh) owns everything that all rungs share: checks, data
  * sets, the order of the images, losses, and timing. A rung owns weights,
  * gradients and scratch memory, in any layout it chooses, and runs steps. All
- * pointers are to memory of the rung's target unless a comment names the host;
- * work is queued on `stream`. Functions that return int return a
+ * pointers are to memory of the rung's target unless a comment names the host.
+ * Work is queued on `stream`. Functions that return int return a
  * weft_status. */
 #ifndef WEFT_CNN_H
 #define WEFT_CNN_H

@@ -66,8 +66,8 @@ struct visit {
         if (!error) error = cudaStreamWaitEvent(stream, cnn->done, 0);
     }
     ~visit() {
-        // If this call fails, the cause is the queued work; weft_sync() reports
-        // it.
+        // If this call fails, the queued work is the cause. weft_sync() reports
+        // the error.
         cudaEventRecord(cnn->done, stream);
         if (outside != cnn->device) cudaSetDevice(outside);
     }

@@ -11,7 +11,7 @@
  * sums and the last bits of a result. The fastest kernel need not be
  * deterministic, either.
  *
- * Compiling this file requires NVIDIA's headers; without them the rung is
+ * Compiling this file requires NVIDIA's headers. Without them the rung is
  * absent. The libraries are opened when a model is created. So a machine where
  * they are missing or not found still has all other rungs. PyTorch, which
  * includes copies of them, has usually opened them already.

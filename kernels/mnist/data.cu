@@ -109,7 +109,7 @@ void cnn_release_order(struct order *order) {
 
 int cnn_grow_order(struct order *order, int count, weft_stream stream) {
     if (count <= order->capacity) return WEFT_OK;
-    cnn_release_order(order); // this waits for the order's readers
+    cnn_release_order(order); // waits for the order's readers
     WEFT_TRY(cnn_take(&order->memory, &order->device, count,
                       sizeof *order->device, "the order of the images",
                       stream));

@@ -87,14 +87,14 @@ struct simt_fault {
     int kind;           /* enum simt_fault_kind */
     int error;          /* the cudaError_t that the launch returned */
     uintptr_t address;  /* ADDRESS, STACK: the accessed address; else 0 */
-    int write;          /* 1: it was a store, 0: a load, -1: unknown */
+    int write;          /* 1: a store, 0: a load, -1: unknown */
     unsigned block[3];  /* blockIdx and threadIdx of the thread, x y z; */
     unsigned thread[3]; /* all ~0u if the fault is not that of one thread */
     char kernel[100];   /* the kernel's name */
     char text[256];     /* all of these in one line */
 };
 
-/* Return this thread's last failed launch; its kind is SIMT_FAULT_NONE if there
+/* Return this thread's last failed launch. Its kind is SIMT_FAULT_NONE if there
  * is none. The result is valid until this thread's next launch. */
 const struct simt_fault *simt_last_launch_fault(void);
 

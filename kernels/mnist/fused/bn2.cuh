@@ -113,7 +113,7 @@ bn2_recall(struct bn2_affine<THREADS, CHANNELS> *affine,
     __syncthreads();
 }
 
-/* Return BN2's output; the ReLU passes it if it is above zero. fc1 and its
+/* Return BN2's output. The ReLU passes it if it is above zero. fc1 and its
  * gradient must agree on that, so both call this function. */
 static __device__ __forceinline__ float bn2_value(float m2, float scale,
                                                   float shift) {

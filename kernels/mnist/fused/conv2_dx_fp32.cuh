@@ -146,7 +146,7 @@ conv2_dx_block(float *shared, const struct conv2_dx_arrays &a, int block,
         const int next = image + step;
         if (next < a.batch) from = dy_image_of(a.c2, a.dp2, a.code2, next);
         if (STAGES == 2) {
-            stage ^= 1; // its parts were read before this barrier
+            stage ^= 1; // that stage's parts were read before this barrier
             if (next < a.batch)
                 builder.copy_c2(images_s + stage * S::WORK + S::at(0, 0), from,
                                 0);

@@ -30,8 +30,8 @@ static __device__ __forceinline__ void store_dp1(float *dp1,
     }
 }
 
-/* Add an image's winner sums with WARPS warps. The channel is lane % CHANNELS;
- * with 16 channels, a warp processes two pixels at a time. */
+/* Add an image's winner sums with WARPS warps. The channel is lane % CHANNELS.
+ * With 16 channels, a warp processes two pixels at a time. */
 template <int CHANNELS, int PITCH, int WARPS>
 static __device__ __forceinline__ void
 add_winners(float sums[SUMS], const float *dp1, const uint8_t *codes,

@@ -95,7 +95,7 @@ template <class TILE, int TALL, int WIDE> struct fc1_ffma_product {
 
 /* ---- TF32, BF16, FP16: tensor cores -------------------------------------- */
 
-/* The product, computed by a grid of DOWN x ACROSS warps; a warp owns TALL x
+/* The product, computed by a grid of DOWN x ACROSS warps. A warp owns TALL x
  * WIDE tiles of 16 x 8. */
 template <class TILE, int DOWN> struct fc1_mma_product {
     typedef typename TILE::T T;

@@ -33,7 +33,7 @@ struct back_tile {
         STRIDE = THREADS / QUADS,
         LOADS = ROWS / STRIDE,   // quads of m2 per thread
         STEPS = HIDDEN / STRIDE, // quads of dfc1 per thread
-        // With FP32, the product occupies 16 x QUADS threads; each further
+        // With FP32, the product occupies 16 x QUADS threads. Each further
         // group of threads computes a slice of the sum.
         SLICES = PRECISION == FP32 ? THREADS / (16 * QUADS) : 1,
         OUT_FLOATS = SLICES * ROWS * OUT_PITCH,

@@ -218,7 +218,7 @@ static int create(void **state, const struct weft_cnn_config *config,
     struct fused_state *s = (struct fused_state *)calloc(1, sizeof *s);
     if (!s)
         return weft_fail(WEFT_ENOMEM, "weft_cnn: %zu bytes asked", sizeof *s);
-    *state = s; // the caller frees it, even after a failure
+    *state = s; // the caller frees *state, even after a failure
     s->f.precision = PRECISION;
     s->f.pdl = PDL;
     s->f.winograd = WINOGRAD;

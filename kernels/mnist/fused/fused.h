@@ -175,7 +175,7 @@ static inline int dfc1_slots(int batch) {
 /* ---- the kernels --------------------------------------------------------- */
 /* Each of these functions queues its kernel (moments: two) for the images
  * order[first .. first+batch), for any batch from 1 up, and records in `f` the
- * number of slots that it writes. The table above lists the outputs; the inputs
+ * number of slots that it writes. The table above lists the outputs. The inputs
  * are the outputs of earlier kernels. All return a weft_status. */
 
 int fused_moments(struct fused *f, int batch, cudaStream_t stream);

@@ -23,8 +23,8 @@ struct fused_state {
     int graphed; /* whether to run steps from graphs */
     struct cnn_memory memory;
 
-    cudaStream_t capture; /* stream on which steps are captured; nothing runs on
-                           * it */
+    cudaStream_t capture; /* stream on which steps are captured, but never
+                           * run */
     struct fused_graph graphs[GRAPHS_KEPT];
     int64_t launches;
 
@@ -39,7 +39,7 @@ struct fused_state {
 int fused_set_run(struct fused *f, const struct fused_run *run,
                   cudaStream_t stream);
 
-/* Queue the kernels of one step; call fused_set_run() before the first step.
+/* Queue the kernels of one step. Call fused_set_run() before the first step.
  * `before`, `after`: whether a step of the same run and batch size directly
  * precedes or follows. A step computes the moments of the following step.
  * Return a weft_status. */

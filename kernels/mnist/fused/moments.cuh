@@ -32,7 +32,7 @@
 typedef unsigned long long moment; /* an exact sum */
 enum { PAIRS = 45, ZONES = 5, ZONE_SUMS = PAIRS };
 
-/* The number of slots for sums; the state of bn1.cuh follows them. */
+/* The number of slots for sums. The state of bn1.cuh follows them. */
 enum { MOMENT_ROOM = MOMENT_SLOTS - 16 };
 
 /* Return the index of the sum of q[j] q[k], j <= k. */

@@ -16,7 +16,7 @@ struct view {
     const char *name;
     const void *data;
     enum element_kind kind;
-    int backward; /* whether only a step writes it */
+    int backward; /* whether only a step writes the array */
     int shape[4];
 };
 

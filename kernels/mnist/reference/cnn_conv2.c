@@ -122,7 +122,7 @@ static void transform_input_back(const struct cnn_model *m, float *dx,
     }
 }
 
-/* Return whether pixel i of tile (r,j) is inside the image; with odd sizes the
+/* Return whether pixel i of tile (r,j) is inside the image. With odd sizes the
  * last tiles extend beyond it. */
 SIMD_INLINE int inside(const struct cnn_model *m, int r, int j, int i) {
     return 2 * r + i / 2 < m->h1 && 2 * j + i % 2 < m->w1;

@@ -133,7 +133,7 @@ static void transpose(const struct cnn_model *m, float *to, const float *from,
 }
 
 /* Compute dx for LINEAR_ROWS inputs and BLOCK images. dx and weight point at
- * the first input, dy_t at the first image; the last images may be past the
+ * the first input, dy_t at the first image. The last images may be past the
  * batch. */
 static void backward_dx(float *dx, const float *weight, const float *dy_t,
                         const struct layer *l) {

@@ -21,8 +21,8 @@ namespace simt::SIMT_FIBERS {
 
 enum : size_t {
     ALIGNMENT = 256,        // alignment in bytes, as cudaMalloc() guarantees
-    GUARD = 256 << 20,      // bytes of addresses, not of memory, on either side
-    LEAST_GUARD = 64 << 10, // the same if addresses are limited (ulimit -v)
+    GUARD = 256 << 20,      // bytes of address space (not memory) on each side
+    LEAST_GUARD = 64 << 10, // the same if ulimit -v limits address space
     MOST_MAPPED = 16384,    // each takes one or two mappings, and Linux allows
                             // 65530
     ZONE = 4096,            // bytes of canary around a malloc() block: without

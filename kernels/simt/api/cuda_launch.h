@@ -67,7 +67,7 @@ cudaError_t cudaLaunchCooperativeKernel(const void *kernel, dim3 grid,
                                         size_t shared = 0,
                                         cudaStream_t stream = 0);
 /* Only the attribute for cooperative launches has an effect. Clusters of more
- * than one block are rejected; all other attributes are ignored. */
+ * than one block are rejected. All other attributes are ignored. */
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config,
                                 const void *kernel, void **arguments);
 

@@ -145,7 +145,7 @@ template <> struct Real<float> {
 template <> struct Real<double> {
     typedef bool type;
 };
-template <class T> struct Number {}; // with `type` unless int's abs() does
+template <class T> struct Number {}; // with `type`, except for abs(int)'s types
 template <> struct Number<long> {
     typedef long type;
 };

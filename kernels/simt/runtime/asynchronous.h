@@ -17,14 +17,14 @@ namespace simt::SIMT_FIBERS {
  * waits for it in groups. */
 enum Errand : unsigned { COPIES, STORES, PRODUCTS, ERRANDS };
 
-/* One operation; the other operands of act() follow it in memory. */
+/* One operation. The other operands of act() follow it in memory. */
 struct Later {
     void (*act)(Later *); /* NULL: this is the end of a group */
     void *shared;         /* first byte of shared memory that it writes or
                            * reads */
     unsigned bytes;       /* number of these bytes; 0: unknown */
     unsigned short size;  /* bytes of the whole operation, a multiple of 8 */
-    unsigned short site;  /* for the watch build: where it was issued */
+    unsigned short site;  /* for the watch build: where the thread issued it */
 };
 
 struct Errands {

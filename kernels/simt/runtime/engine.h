@@ -103,7 +103,7 @@ struct Kernel {
     const char *name;
     int max_dynamic_shared; /* set by cudaFuncSetAttribute(); 0: the default */
     int static_shared;      /* bytes of __shared__ arrays that it placed */
-    bool checked;           /* whether its code calls the hooks of
+    bool checked;           /* whether the kernel's code calls the hooks of
                              * kernels/simt/watch */
     Parameter *parameters;  /* of the latest launch; only for a checked
                              * kernel */
@@ -162,7 +162,7 @@ struct Launch {
 #pragma GCC visibility push(default)
 void launch_push(Launch *launch);
 void launch_pop(Launch *launch);
-/* Return true if only the kernel's identity is requested; the kernel then
+/* Return true if only the kernel's identity is requested. The kernel then
  * returns immediately. */
 bool asked(Kernel *kernel);
 /* Run the closure for every thread of the launch that is on top of the stack.

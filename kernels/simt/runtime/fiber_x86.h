@@ -13,7 +13,7 @@ static inline __attribute__((always_inline, const)) Fiber *here() {
 }
 
 // With AVX-512, the compiler would keep values in these registers across the
-// switch, since the ABI does not list them as used by the switch.
+// switch, since the ABI does not list the switch as a user of them.
 #ifdef __AVX512F__
 #define SIMT_AVX512_CLOBBERS                                                  \
     , "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", \

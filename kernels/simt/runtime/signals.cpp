@@ -249,8 +249,8 @@ void provide_stack() {
 static void on_host_fault(int number, siginfo_t *info, void *context);
 static Hook host_hook = {SIGSEGV, on_host_fault, {}, {}, false, false};
 
-/* Handle a fault of the host: memory that the host may use has guard pages,
- * too. */
+/* Handle a fault of the host, whose memory may have guard pages, too. Report
+ * its place. */
 static void on_host_fault(int, siginfo_t *info, void *context) {
     char where[160];
     locate((uintptr_t)info->si_addr, where, sizeof where);

@@ -173,7 +173,7 @@ static void answer_poke(siginfo_t *info, void *raw) {
 }
 
 static void on_poke(int, siginfo_t *info, void *raw) {
-    const int before = errno; // the interrupted code may be about to read it
+    const int before = errno; // the interrupted code may still need errno
     answer_poke(info, raw);
     errno = before;
 }
@@ -398,7 +398,7 @@ void watch_launch(Job *the_job) {
 
 void unwatch_launch() {
     current.store(0, std::memory_order_release);
-    if (!awake.load()) release_faults(); // no thread will do it later
+    if (!awake.load()) release_faults(); // no thread will release them later
 }
 
 void forget_watchdog() {

@@ -37,11 +37,11 @@ struct Array {
     uintptr_t offset;  /* offset in its space; see Access::offset */
     size_t size;       /* in bytes */
     unsigned element;  /* size of an element in bytes; 0: unknown */
-    Sides sides;       /* sides of its rows, if it is declared with several */
+    Sides sides;       /* sides of the rows, if the declaration has several */
     Origin origin;
     bool freed;
     unsigned number; /* counted from 1 in the order of creation */
-    char name[48];   /* "" until it has a name */
+    char name[48];   /* "": no name yet */
 };
 
 /* The arena. If bytes is 0, there is none: no memory, or no watch build. */

@@ -5,7 +5,7 @@
  * All of it is inlined into the hook and fits in the registers that a call may
  * overwrite, so that the hook needs no frame. Any other access takes the slow
  * path (hooks.h), which starts over. The fast path first withdraws its log
- * entry; its other notes may be made twice. */
+ * entry. Its other notes may be made twice. */
 #ifndef SIMT_CHECK_PLAIN_H
 #define SIMT_CHECK_PLAIN_H
 #include "check.h"

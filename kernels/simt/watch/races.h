@@ -99,8 +99,8 @@ struct Races {
     unsigned own_id[MAX_THREADS]; /* id of each thread, if above `interval` */
     unsigned next, end;           /* range of ids that can be given out */
     unsigned first;               /* first id of the block */
-    unsigned launch;              /* number of the launch for which it was
-                                   * begun; 0: none */
+    unsigned launch;              /* number of the launch to which this state
+                                   * belongs; 0: none */
     uint64_t block;               /* linear index */
     Cells global_bytes, shared_bytes;
     Doubt doubt;
@@ -245,7 +245,7 @@ SIMT_INLINE bool write_quickly(const Cells &cells, size_t i, Mention now,
     return true;
 }
 
-/* Check an access of any kind, without the shortcuts above (cells.cpp). */
+/* Check an access of any kind, including the rare cases (cells.cpp). */
 void judge_access(Checker *checker, Fiber *self, const Access &access);
 
 /* Check a permitted plain, volatile or atomic access to shared or global memory
