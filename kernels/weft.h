@@ -73,8 +73,8 @@ int weft_set_order(int order);
 
 enum weft_target { WEFT_CPU = 1, WEFT_CUDA = 2 };
 
-/* One implementation of an op. This table is the only list of them: tests,
- * benchmarks, plots and notebooks iterate over it. */
+/* One implementation of an op. The table of rungs is the only list of them:
+ * tests, benchmarks, plots and notebooks iterate over it. */
 struct weft_rung {
     const char *op;        /* the op: "matmul", "conv2d", ..., "mnist" */
     const char *rung;      /* the rung's name: "reference", "naive", ... */

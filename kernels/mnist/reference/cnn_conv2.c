@@ -1,9 +1,9 @@
 /* cnn_conv2.c -- conv2, the statistics of batch norm 2, and pool 2, forward and
  * backward, in Winograd's form (cnn_winograd.h).
  *
- * This file has most of a step's arithmetic: three products of the same size,
- * each with 16 small matrices per image. A tile's 2x2 outputs are a window of
- * pool 2, so all work around the products can stay in registers.
+ * This file contains most of a step's arithmetic: three products of the same
+ * size, each with 16 small matrices per image. A tile's 2x2 outputs are a
+ * window of pool 2, so all work around the products can stay in registers.
  *
  * Forward: a tile's outputs are stored for the backward pass, added to batch
  * norm's statistics, and compared for the pool. Batch norm increases where

@@ -238,8 +238,8 @@ unsigned __byte_perm(unsigned x, unsigned y, unsigned selector);
  * upwards or downwards, or ~0u if there is none. */
 unsigned __fns(unsigned mask, unsigned base, int offset);
 
-/* Return c plus a dot product. __dp4a() multiplies the four bytes of `a` and
- * `b`; __dp2a_lo() and _hi(), two halves of `a` and two bytes of `b`. */
+/* Return c plus a dot product. Its factors are the four bytes of `a` and `b`,
+ * or the two halves of `a` and two bytes of `b` (lo: the lower two). */
 int __dp4a(int a, int b, int c);
 unsigned __dp4a(unsigned a, unsigned b, unsigned c);
 int __dp4a(char4 a, char4 b, int c);

@@ -45,8 +45,8 @@ enum {
     STUCK_CPU_MS = 4000,  // least CPU time in that period, in
                           // milliseconds
     STUCK = 255,          // a reason in addition to enum simt_fault_kind
-    GIVE_UP_LOOKS = 5000, // checks of a launch that does not end, before a
-                          // message
+    GIVE_UP_LOOKS = 5000, // checks before a message about a launch that does
+                          // not end
     LIFE_S = 3,           // seconds before a program's first sign of life
     LIFE_APART_S = 60,    // maximum number of seconds between two signs
 };
