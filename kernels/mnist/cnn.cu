@@ -170,7 +170,7 @@ int weft_cnn_create(weft_cnn **cnn, int rung,
     WEFT_TRY(check_config(config));
     weft_cnn *made = (weft_cnn *)calloc(1, sizeof *made);
     if (!made)
-        return weft_fail(WEFT_ENOMEM, "weft_cnn_create: %zu bytes asked",
+        return weft_fail(WEFT_ENOMEM, "weft_cnn_create: %zu bytes needed",
                          sizeof *made);
     made->impl = impls[rung];
     made->config = *config;

@@ -132,7 +132,7 @@ static int channel_sums(struct vendor *v, float *sums, const float *dy,
     const int pictures = s.n * s.c, pixels = s.h * s.w;
     float *each = (float *)v->workspace, *scratch = each + pictures;
     WEFT_REQUIRE(2 * pictures * sizeof *each <= v->workspace_bytes,
-                 "mnist rung 'cudnn': no room for the sums of %d pictures",
+                 "mnist rung 'cudnn': no room for the sums of %d images",
                  pictures);
     CUBLAS(cublasSgemv_v2(v->cublas, CUBLAS_OP_T, pixels, pictures, &one, dy,
                           pixels, v->ones, 1, &zero, each, 1));

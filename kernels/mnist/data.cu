@@ -11,7 +11,7 @@ static int no_room(const char *what, size_t bytes) {
     cudaGetLastError(); // clear the error, which is not sticky
     cudaMemGetInfo(&available, &total);
     return weft_fail(WEFT_ENOMEM,
-                     "weft_cnn: out of memory for %s: %zu bytes asked, %zu of "
+                     "weft_cnn: out of memory for %s: %zu bytes needed, %zu of "
                      "%zu are free",
                      what, bytes, available, total);
 }
@@ -126,7 +126,7 @@ int cnn_check_order(const weft_cnn *cnn, const char *function, int set,
                     const int32_t *order, int count) {
     static const char *const names[] = {"training", "test"};
     const int images = cnn->sets[set].count;
-    WEFT_REQUIRE(images, "%s: there is no %s set yet; weft_cnn_data() gives it",
+    WEFT_REQUIRE(images, "%s: there is no %s set yet; call weft_cnn_data()",
                  function, names[set]);
     WEFT_REQUIRE(count >= 1, "%s: %d images, want at least 1", function, count);
     WEFT_REQUIRE(order, "%s: the order of %d images is NULL", function, count);

@@ -140,7 +140,7 @@ static int create(void **state, const struct weft_cnn_config *config,
                   const char *rung, weft_stream stream) {
     struct layers *n = (struct layers *)calloc(1, sizeof *n);
     if (!n)
-        return weft_fail(WEFT_ENOMEM, "weft_cnn: %zu bytes asked", sizeof *n);
+        return weft_fail(WEFT_ENOMEM, "weft_cnn: %zu bytes needed", sizeof *n);
     *state = n; // the caller frees *state, even after a failure
     set_sizes(n, config);
     WEFT_TRY(layer_ops_find(&n->ops, rung));

@@ -559,7 +559,7 @@ def test_blocks_of_a_cooperative_kernel_wait_for_each_other():
     k[4, 1](x, y)
     assert y.tolist() == [4, 3, 2, 1]
     with pytest.raises(
-        KernelFault, match=r"10000 blocks must run at once, on this CPU at most \d\d"
+        KernelFault, match=r"10000 blocks must run together; this CPU runs at most \d\d"
     ):
         k[10_000, 1](x, y)
 

@@ -254,7 +254,7 @@ def test_bad_models_are_refused(message):
 
 def test_out_of_memory_is_an_error():
     Cnn(**SMALL, max_batch=2).close()  # this call opens the library
-    with memory_limit(200 << 20), pytest.raises(weft.OutOfMemory, match="bytes asked"):
+    with memory_limit(200 << 20), pytest.raises(weft.OutOfMemory, match="bytes needed"):
         Cnn(max_batch=20_000)
 
 

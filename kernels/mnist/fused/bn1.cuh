@@ -32,7 +32,7 @@ struct bn1 {
 static __host__ __device__ inline struct bn1 *bn1_of(const struct fused *f) {
     static_assert(sizeof(struct bn1) <=
                       (MOMENT_SLOTS - MOMENT_ROOM) * MOMENTS * sizeof(moment),
-                  "bn1 lies in the slots that moments leave");
+                  "bn1 fits into the slots that moments leave free");
     return (struct bn1 *)((moment *)f->moments.data + MOMENT_ROOM * MOMENTS);
 }
 

@@ -71,9 +71,9 @@ template <enum precision P_> struct back_shape {
                                                       * sums of half of dw's
                                                       * warps */
     };
-    static_assert(HALF_DW <= DY + P1, "half of dw lies where both were");
+    static_assert(HALF_DW <= DY + P1, "half of dw fits where dy and p1 were");
     static_assert(8 * dy_scratch<THREADS>::DOUBLES <= DP1,
-                  "dp1's place is that of the sums over slots first");
+                  "dp1's memory first holds the sums over slots");
 };
 
 /* ---- the data gradient --------------------------------------------------- */
@@ -138,7 +138,7 @@ template <class S>
 static __device__ __forceinline__ void
 copy_codes(uint8_t *codes, const uint8_t *code1, int first) {
     static_assert((int)S::IN == CHUNK && (int)S::THREADS >= PIXELS2,
-                  "a copy a thread");
+                  "one copy per thread");
     const int pixel = threadIdx.x;
     if (pixel < PIXELS2)
         copy16_async(codes + pixel * CHUNK, code1 + pixel * C1 + first);

@@ -28,7 +28,7 @@ enum {
     DW_NUMBERS = 2 * dy_scratch<DW_GROUP>::DOUBLES,
     DW_STAGE = DW_IMAGE + DW_DY,
 };
-static_assert(18 * 4 * DW_GROUP <= DW_IMAGE + DW_DY, "no room to add up");
+static_assert(18 * 4 * DW_GROUP <= DW_IMAGE + DW_DY, "no room for the sums");
 
 /* The arrays that the kernel reads and writes; see fused.h. */
 struct conv2_dw_arrays {

@@ -36,7 +36,7 @@ template <enum precision P_> struct dw_shape {
         BYTES = IMAGES + STAGE + (int)sizeof(struct dy_numbers),
     };
     static_assert(8 * dy_scratch<THREADS>::DOUBLES <= BUFFER,
-                  "the sums over slots lie where the second image will");
+                  "the sums over slots fit where the second image will be");
 };
 
 /* Store the sums of both halves of the warps in the block's slot. This handles

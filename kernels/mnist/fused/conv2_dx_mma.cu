@@ -53,8 +53,8 @@ struct dx_shape {
             (int)sizeof(struct dy_numbers),
     };
     static_assert(2 * 8 * dy_scratch<THREADS>::DOUBLES <= DP1,
-                  "dp1's place is the sums' first");
-    static_assert(THREADS >= PIXELS1 / 4, "a thread carries four pixels");
+                  "dp1's memory first holds the sums");
+    static_assert(THREADS >= PIXELS1 / 4, "a thread loads four pixels");
 };
 
 /* Add the block's sums in the order of the warps, and store them in a slot

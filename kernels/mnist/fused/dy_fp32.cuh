@@ -30,7 +30,7 @@ template <int CHANNELS, int PIXEL, int ROW, int THREADS> struct dy_builder {
         STEP = THREADS / QUADS,
         ITEMS = CEIL_DIV(PIXELS3, STEP),
     };
-    static_assert(THREADS % QUADS == 0, "a thread's channels stay");
+    static_assert(THREADS % QUADS == 0, "a thread keeps its channels");
     float4 dp2[ITEMS];
     unsigned code[ITEMS]; /* winners of four channels, a byte each */
 

@@ -61,7 +61,7 @@ make_dy(char *image, const char *stage, const struct dy_numbers *numbers) {
     typedef typename element<P>::T T;
     typedef lines<T, C2> at;
     enum { N = CHUNK / (int)sizeof(T), STRIDE = THREADS / at::CHUNKS };
-    static_assert(THREADS % at::CHUNKS == 0, "a thread keeps to its chunk");
+    static_assert(THREADS % at::CHUNKS == 0, "a thread keeps its chunk");
     const int chunk = threadIdx.x % at::CHUNKS, channel = chunk * N;
     float scale[N], constant[N], slope[N];
 #pragma unroll

@@ -104,7 +104,7 @@ template <class TILE, int DOWN> struct fc1_mma_product {
         TALL = TILE::ROWS / DOWN / 16,
         WIDE = TILE::OUTS / ACROSS / 8,
     };
-    static_assert(WIDE % 2 == 0, "ldmatrix takes two tiles of weights at once");
+    static_assert(WIDE % 2 == 0, "ldmatrix loads two tiles of weights");
     float sum[TALL][WIDE][4];
     int row, out; // first row and output of the warp
 

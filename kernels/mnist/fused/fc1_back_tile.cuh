@@ -50,7 +50,7 @@ struct back_tile {
     static_assert(sizeof(bn2_affine<THREADS, CHANNELS>) <= OUT_FLOATS * 4,
                   "the statistics fit where dp2 will be");
     static_assert((STAGE_FLOATS + SUM_FLOATS) * 4 <= STAGE_ROOM,
-                  "dfc1 and the sums fit where what they were made of lay");
+                  "dfc1 and the sums fit where their inputs were");
 };
 
 struct back_arguments {

@@ -179,7 +179,7 @@ template <int WARPS> struct head_parts {
 template <int WARPS>
 static __device__ __forceinline__ void
 head_meet(struct head_sums *sums, float (*parts)[HEAD_SHARED], float *slot) {
-    static_assert(WARPS % 4 == 0, "four warps meet last");
+    static_assert(WARPS % 4 == 0, "four warps remain at the end");
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     for (int half = WARPS / 2; half >= 4; half /= 2) {
         if (warp >= half && warp < 2 * half)

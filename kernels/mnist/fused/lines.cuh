@@ -98,7 +98,7 @@ template <class T, int CHANNELS, int THREADS>
 static __device__ __forceinline__ void copy_image(char *image, const T *from) {
     typedef lines<T, CHANNELS> at;
     enum { ACROSS = SIDE2 * at::CHUNKS, ROWS = THREADS / ACROSS };
-    static_assert(ROWS > 0, "a row of chunks needs as many threads");
+    static_assert(ROWS > 0, "a row needs one thread per chunk");
     const int column = threadIdx.x % ACROSS, first = threadIdx.x / ACROSS;
     const int x = column / at::CHUNKS, chunk = column % at::CHUNKS;
     if (first >= ROWS) return;
@@ -116,7 +116,7 @@ static __device__ __forceinline__ void copy_weights(char *rows, const T *from,
                                                     int first) {
     typedef weight_rows<T, K> at;
     enum { STEP = THREADS / at::CHUNKS };
-    static_assert(THREADS % at::CHUNKS == 0, "a thread keeps to its chunk");
+    static_assert(THREADS % at::CHUNKS == 0, "a thread keeps its chunk");
     const int chunk = threadIdx.x % at::CHUNKS;
     from += first * K + chunk * (CHUNK / (int)sizeof(T));
 #pragma unroll 4

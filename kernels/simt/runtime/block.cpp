@@ -270,7 +270,7 @@ void in_vain(Fiber *self) {
     if (worker->checker) check_deadlock(worker);
     note_fault(worker, 0, SIMT_FAULT_DEADLOCK, cudaErrorLaunchTimeout,
                "deadlock in block (%u,%u,%u): of %d threads left, %d wait at a "
-               "barrier and the others for lanes that do not come",
+               "barrier and the others for lanes that never arrive",
                worker->index.x, worker->index.y, worker->index.z, worker->live,
                worker->arrived);
     abandon(worker);

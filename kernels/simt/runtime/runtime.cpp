@@ -99,7 +99,7 @@ static void refuse(const Kernel *kernel, Launch *launch, cudaError_t e) {
                                 launch->shared, cudaGetErrorString(e));
     if (e == cudaErrorCooperativeLaunchTooLarge)
         snprintf(fault.text + length, sizeof fault.text - length,
-                 ": %llu blocks must run at once, on this CPU at most %d do",
+                 ": %llu blocks must run together; this CPU runs at most %d",
                  (unsigned long long)g.x * g.y * g.z, cooperative_limit());
     report_fault(&fault);
 }

@@ -108,11 +108,11 @@ static void note_address(Worker *worker, Fiber *self) {
         const bool null = address < (uintptr_t)SIMT_PAGE && !got->unknown;
         char where[160];
         locate(address, where, sizeof where);
-        fault = note_fault(
-            worker, self, SIMT_FAULT_ADDRESS, cudaErrorIllegalAddress,
-            "illegal address: %s %#zx%s%s", how[got->write + 1],
-            (size_t)address, null ? " (a null pointer)" : where,
-            got->unknown ? " (no address that a machine has)" : "");
+        fault = note_fault(worker, self, SIMT_FAULT_ADDRESS,
+                           cudaErrorIllegalAddress,
+                           "illegal address: %s %#zx%s%s", how[got->write + 1],
+                           (size_t)address, null ? " (a null pointer)" : where,
+                           got->unknown ? " (not a valid address)" : "");
     }
     if (!fault) return;
     fault->address = address;
@@ -135,7 +135,7 @@ static void land() {
         note_fault(worker, self, SIMT_FAULT_ILLEGAL,
                    cudaErrorIllegalInstruction,
                    "illegal instruction: __builtin_trap(), or code that the "
-                   "compiler takes to be unreachable");
+                   "compiler considers unreachable");
         break;
     case SIGABRT:
         note_fault(worker, self, SIMT_FAULT_EXCEPTION, cudaErrorLaunchFailure,
