@@ -1,5 +1,5 @@
-/* log.cpp -- the logs of a block: when they are counted, and when they are
- * full. */
+/* log.cpp -- counts the logs of a block at its barriers and at its end, and
+ * handles full logs. */
 #include "counters.h"
 
 #include <stdlib.h>
