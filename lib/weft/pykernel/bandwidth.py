@@ -29,7 +29,7 @@ def transpose(y, x, rows, cols):
 
 
 def transpose_tiled(y, x, rows, cols):
-    """Like transpose(), but blocks of TILE x TILE threads transpose a tile."""
+    """Transpose as transpose() does, with a tile per block of TILE x TILE threads."""
     tile = cuda.shared.array((TILE, TILE), float32)
     tx = cuda.threadIdx.x
     ty = cuda.threadIdx.y
@@ -90,7 +90,7 @@ def count_global(counts, x, count):
 
 
 def count_shared(counts, x, count):
-    """Like count_global(), but each block of THREADS threads counts separately."""
+    """Count as count_global() does, but first separately in each block of THREADS."""
     counts_s = cuda.shared.array(THREADS, uint32)
     counts_s[cuda.threadIdx.x] = 0
     cuda.syncthreads()  # all counts are 0
@@ -150,7 +150,7 @@ def kogge_stone(own, sums):
 
 
 def brent_kung(own, sums):
-    """Like kogge_stone(), but walk up a tree of sums, and down again."""
+    """Return the sums of kogge_stone(), but move up and down a tree of sums."""
     i = cuda.threadIdx.x
     sums[i] = own
     d = 1
@@ -204,7 +204,7 @@ def scan_tiles(y, x, earlier, count, exclusive, reverse):
 
 
 def scan_tiles_brent_kung(y, x, earlier, count, exclusive, reverse):
-    """Like scan_tiles(), but add up with brent_kung()."""
+    """Compute y as scan_tiles() does, but with the sums of brent_kung()."""
     sums_s = cuda.shared.array(THREADS, float32)
     i = cuda.blockIdx.x * THREADS + cuda.threadIdx.x
     place = count - 1 - i if reverse else i

@@ -1,6 +1,6 @@
 """The cost of a launch by place, line and array, with sentences that explain it.
 
-The counters are defined as in Nsight Compute (ncu); the docstrings below give their
+The counters are defined as in Nsight Compute (ncu). The docstrings below give their
 names in ncu. The second half of the module annotates a source text with the cost of
 each line.
 """
@@ -252,7 +252,7 @@ class Counters:
         return self.lines_of(self.file)
 
     def lines_of(self, file: str) -> dict[int, Line]:
-        """Return the counts of each line of `file`; a step counts for all its lines."""
+        """Return the counts of each line of `file`. A step counts for all its lines."""
         lines: dict[int, Line] = {}
         for place in self.places:
             if place.file == file:

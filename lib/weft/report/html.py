@@ -260,10 +260,10 @@ _TABLE_CELL = "padding:2px 12px;background:none;color:inherit;vertical-align:top
 def table(rows: Mapping | Iterable, *heads: str) -> Table:
     """Return rows as a table, which a notebook shows below the cell.
 
-    rows: dicts, whose keys are the heads; sequences with a value for each head; or one
-    dict, whose items are the rows. A float is rounded to three digits, so give a string
-    for another format. A missing value is a dash. Columns of numbers are aligned to the
-    right. A unit belongs in the head, after a comma: "time, µs".
+    rows: dicts whose keys are the heads, sequences with a value for each head, or a
+    single dict whose items are the rows. A float is rounded to three digits, so give a
+    string for another format. A missing value is a dash. Columns of numbers are aligned
+    to the right. A unit belongs in the head, after a comma: "time, µs".
 
     Raises ValueError if a row has fewer or more values than there are heads.
     """

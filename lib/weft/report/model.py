@@ -85,7 +85,7 @@ class Report:
     A report of several launches contains their sums and the shape of the last launch.
 
     seconds: duration of the launch. sources: the texts to show, beginning with the
-    kernel's; lines of other files come from Python's linecache. cell: the number of the
+    kernel's. Lines of other files come from Python's linecache. cell: the number of the
     notebook cell that has already shown the report, if any.
     """
 

@@ -103,7 +103,7 @@ def array_words(array: Any) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class SeenTensor:
-    """A tensor from an earlier launch, with the values that further launches need.
+    """A tensor from an earlier launch, with the values that later launches use.
 
     ref: a weak reference to the tensor.
     kind: the number of Numba's type for the tensor.
@@ -217,7 +217,7 @@ def _check_array(kernel: str, name: str, array: np.ndarray) -> np.ndarray:
 def _check_other(kernel: str, name: str, value: Any) -> Any:
     try:
         if hasattr(value, "__cuda_array_interface__"):
-            # This call refuses invalid arrays, and every array if there is no GPU.
+            # This call rejects invalid arrays, and every array if there is no GPU.
             describe(value)
             return value
         if hasattr(value, "__array_interface__"):

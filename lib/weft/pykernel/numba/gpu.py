@@ -100,7 +100,7 @@ class NumbaTarget:
 
 
 class NumbaLaunch:
-    """The launches of a kernel with one shape; Numba has an object for each stream."""
+    """The launches of a kernel with one shape, and Numba's object for each stream."""
 
     def __init__(self, target: NumbaTarget, config: LaunchConfig) -> None:
         self.target, self.config = target, config

@@ -1,4 +1,4 @@
-"""Resolve the names in a kernel, and refuse misspelled names.
+"""Resolve the names in a kernel, and report misspelled names.
 
 A kernel uses the names of weft.cuda, and calls plain functions. Numba requires its own
 module and device functions instead. Numba's simulator runs in another process, which
@@ -144,9 +144,9 @@ _CONSTANTS = "Numba accepts numbers, tuples and arrays of numbers from outside"
 class KernelPart:
     """A kernel, or a function that it calls.
 
-    names: the meaning of each free name, as a pair (kind, what). For CUDA, `what` is a
-        name in the module ("" for the module itself); for MODULE, the module's name;
-        for HELPER, a KernelPart; for VALUE, the value.
+    names: the meaning of each free name, as a pair (kind, what). For kind CUDA, `what`
+        is a name in the module, or "" for the module itself. For MODULE, it is the
+        module's name, for HELPER a KernelPart, and for VALUE the value.
     watched: the scope of each name, the name, and its value when it was resolved.
     """
 

@@ -86,7 +86,7 @@ def _read(
     cc: tuple[int, int],
     look: Callable[[Any, Any, tuple[Any, ...]], Any],
 ) -> Any:
-    """Return look(numba.cuda, kernel, argument types), with errors explained."""
+    """Return look(numba.cuda, kernel, argument types); raise explained errors."""
     part = meaning.read(kernel.function)
     checked = arguments.check_arguments(kernel.name, kernel.given(args))
     try:

@@ -64,9 +64,9 @@ class Shadow:
 class Knowledge:
     """Accesses of other blocks that are known to have happened before.
 
-    An access in the block's interval j has a stamp: 3j if the thread fenced and
-    released the access in that interval, 3j + 1 if it only fenced the access, and
-    3j + 2 otherwise.
+    An access in the block's interval j has a stamp. It is 3j if the thread fenced and
+    released the access in that interval. It is 3j + 1 if the thread only fenced the
+    access, and 3j + 2 otherwise.
 
     Each column has an entry for every block:
     all: all accesses with a stamp up to this number are known.

@@ -119,7 +119,7 @@ def rewrite_attribute(rewriter: Rewriter, path: str) -> ast.expr | None:
 
 
 def rewrite_call(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr:
-    """Return the replacement for a call of the language; refuse unknown calls."""
+    """Return the replacement for a call of the language; report unknown calls."""
     for form in _FORMS:
         result = form(rewriter, path, node)
         if result is not None:

@@ -39,7 +39,7 @@ from .log import Repeats, Rest
 from .races import Offence, blank_reads, in_block
 from .warp import WARP
 
-ROWS = 1 << 14  # number of collected accesses from which they are examined
+ROWS = 1 << 14  # number of accesses to collect before they are examined
 INTERVALS = 1 << 12
 VERBS = {CODES[READ]: "reads", CODES[WRITE]: "writes", CODES[ATOMIC]: "updates"}
 NOUNS = {CODES[READ]: "read", CODES[WRITE]: "write", CODES[ATOMIC]: "update"}

@@ -173,7 +173,8 @@ class Interval:
     values: the stored value of each WRITE, in the order of those rows.
     block: linear number of the block.
     number: number of barriers that the block had passed before this interval.
-    barrier: number of the place of the barrier at the end; -1 at the block's end.
+    barrier: number of the place of the barrier that ends the interval; -1 if the block
+        ended.
     left: the `barrier` of each of the block's intervals, in order.
     """
 
@@ -195,8 +196,8 @@ class Trace:
     grid, block: shapes as (x, y, z).
     names: the final values of each thread's integer locals and parameters, by (block,
         thread).
-    passing: names that a thread may bind more than once, as in a loop; their earlier
-        values are lost.
+    passing: names that a thread may bind more than once, as in a loop. Only their last
+        values are in `names`.
     """
 
     kernel: str

@@ -5,11 +5,12 @@ start of each turn separately. Many intervals are decoded together, since NumPy 
 the same few microseconds for ten entries as for ten thousand.
 
 Blocks often do the same work on other elements. Repeats therefore recognises an
-interval that is like an earlier one, before it is decoded. Two intervals are alike if
-their threads touch the same shared elements in the same order, and if one shift per
-global array, of whole sectors, maps one interval to the other. Such intervals have the
-same races and costs. The second interval of a kind is examined alone. If it has no
-race, it and all later intervals of its kind are reduced to the rows of a Rest.
+interval that is like an earlier one, before it is decoded. Two intervals are alike
+under two conditions. Their threads touch the same shared elements in the same order. In
+each global array, all elements are shifted by the same number of whole sectors. Such
+intervals have the same races and costs. The second interval of a kind is examined
+alone. If it has no race, it and all later intervals of its kind are reduced to the rows
+of a Rest.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class Piece:
         return self.columns.values[self._value : self.end.values]
 
 
-# Such a function receives a piece, and a function that decodes pieces. It returns a
+# A Find receives a piece, and a function that decodes pieces. It returns a
 # replacement for the interval, or None.
 Find = Callable[[Piece, Callable[[list[Piece]], list[Interval]]], Interval | None]
 
@@ -154,7 +155,7 @@ class Log:
     def end_early(self, block: int, refused: bool) -> None:
         """End the launch in the middle of an interval.
 
-        refused: whether the last entry belongs to an access that did not happen.
+        refused: whether the access of the last entry did not happen.
         """
         if refused and self.entries:
             last = self.sites[self.entries.pop() & (SITES - 1)]

@@ -21,7 +21,7 @@ from .layout import SITES, AccessPlace
 from .numbers import cast
 from .watchdog import Stop
 
-HALF = ": n / 2 is a float, n // 2 a whole number"  # the end of some messages
+HALF = ": n / 2 is a float, n // 2 a whole number"  # suffix of messages about indices
 POISON = 0xA5  # value of each byte of unwritten integers
 
 

@@ -121,7 +121,7 @@ class RewrittenKernel:
         """Return a function's variant. bindings: an Entity or a kind per parameter."""
         key = (function, bindings)
         if key not in self._variants:
-            waits = self.waits(function)  # this call also refuses recursion
+            waits = self.waits(function)  # this call also rejects recursion
             self._variants[key] = self._analyse(function, bindings)
             self._variants[key].yields = waits
         return self._variants[key]
@@ -206,7 +206,7 @@ class RewrittenKernel:
     # ---- waiting ----
 
     def waits(self, function: types.FunctionType) -> bool:
-        """Return whether a function or its helpers wait; refuse recursion."""
+        """Return whether a function or its helpers wait; reject recursion."""
         if self._waits.get(function, False) is None:
             source, name = self.source(function), function.__name__
             what = "a helper cannot call itself; write a loop instead"

@@ -232,7 +232,7 @@ class Rewriter(ast.NodeTransformer):
         return self.intrinsic(path, node) if path else self.generic_visit(node)
 
     def intrinsic(self, path: str, node: ast.expr, number: bool = False) -> ast.expr:
-        """Return the code for a name of the language, or refuse the name.
+        """Return the code for a name of the language, or raise ArgumentError.
 
         number: whether only a number is valid, so that threadIdx raises an error.
         """

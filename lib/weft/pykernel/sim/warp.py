@@ -5,9 +5,9 @@ a warp's lanes. It also finds absent lanes on which a call depends.
 
 The rules are in CUDA's Programming Guide, "Warp Shuffle Functions" and "Warp Vote
 Functions". All lanes of the mask that have not exited must make the same call. A
-shuffle that reads any other lane returns an undefined value. Two cases are therefore
-findings: a lane of the mask that reached the kernel's end by another path, and a
-shuffle that reads an absent lane. kernels/simt/watch/absent.cpp has the same messages.
+shuffle that reads any other lane returns an undefined value. Two faults are therefore
+findings. A lane of the mask reached the kernel's end by another path, or a shuffle
+reads an absent lane. kernels/simt/watch/absent.cpp has the same messages.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ are the following:
     i * i                 grows                int64     int: stay below 2**31
     int32 << 40, >> 40    0, and 0 or -1       int64     the same on a GPU
     x ** 2                pow                  x * x     x * x
-    int32 < uint32        as numbers           the same  the same, by a cast
+    int32 < uint32        as numbers           the same  the same, with a cast
     float32 / 0           inf or NaN           the same  the same
     int32 // 0            0                    undefined a fault on the CPU
 
@@ -27,18 +27,18 @@ i is a Python int, as are literals, sizes, indices of threads and integer argume
 (int8 to int64 that fit an int). int32 is an element of an array or int32(...). On sim,
 Python's i / 0 and i // 0 raise an error.
 
-The following are never negative: threadIdx and the other indices and sizes, sizes of
-arrays, loop variables that rise from such numbers, and sums and products of these. If
-a Python int is passed as an argument, its sign selects a translation, so its sign is
-known as well.
+Indices and sizes of threads and blocks, sizes of arrays, and loop variables that rise
+from such numbers are never negative. The same holds for their sums and products. A
+Python int that is passed as an argument selects a translation by its sign, so its sign
+is known as well.
 
 Indices and sizes are C's int, so an array has at most 2**31 - 1 elements. A variable
 has one type, which can represent all its values. The same holds for the operands of
 `a if c else b`, min and max.
 
-On sim, a float that does not fit an int is converted as on a GPU: to the nearest number
-of at least 32 bits, whose low bits are used. C++ does not define this conversion, nor
-shifts by 32 or more. On the CPU, a watched launch reports both.
+On sim, a float that does not fit into an int is converted as on a GPU. It becomes the
+nearest number of at least 32 bits, whose low bits are used. C++ does not define this
+conversion, nor shifts by 32 or more. On the CPU, a watched launch reports both.
 
 Results have the same bits for + - * / // % of numbers, comparisons, bit operations and
 conversions. The same holds for sqrt, fabs, floor, ceil, trunc, min, max and fma. Other
