@@ -1,8 +1,8 @@
 """Places in a source: lines, indices, and the column where an access begins.
 
-The compiler's columns refer to the rewritten line. They point at a bracket of x[i] or
-at the `=` of an assignment, but a reader looks for the x. This module therefore finds
-the column in the reader's line at which an access, or a shift, begins.
+The compiler's columns refer to the line after rewriting. They point at a bracket of
+x[i] or at the `=` of an assignment, but a reader looks for the x. This module therefore
+finds the column in the reader's line at which an access, or a shift, begins.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def text_before(source: str, column: int) -> str:
 
 
 def unflatten(number: int, shape: Index) -> Index:
-    """Return the (x, y, z) of a linear number; x varies fastest."""
+    """Return the index (x, y, z) of a linear number; x varies fastest."""
     x, y = shape[0], shape[1]
     return number % x, number // x % y, number // (x * y)
 
@@ -141,7 +141,7 @@ def original_offset(line: str, column: int) -> int | None:
 
 
 def _is_named(line: str, start: int, array: str) -> bool:
-    """Return whether the text at `start` names the array: s, (s), &s, t.s"""
+    """Return whether the text at `start` names the array, as s, (s), &s or t.s do."""
     return bool(re.match(rf"[\w.&*(\s>-]*?\b{re.escape(array)}\b", line[start:]))
 
 
@@ -149,7 +149,7 @@ def _find_start(line: str, at: int) -> int:
     """Return the start of the expression whose bracket or assignment is at `at`."""
     if line[at] == "]":
         return _find_lvalue(line, at + 1)
-    if line[at] == "[":  # the place is in a template
+    if line[at] == "[":  # in a template, the compiler points at this bracket
         return _find_lvalue(line, at)
     if re.match(r"(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--", line[at:]):
         end = len(line[:at].rstrip())
@@ -175,7 +175,7 @@ def _find_lvalue(line: str, end: int) -> int:
             break
     while at > 0 and line[at - 1] == "*":
         if at > 1 and re.match(r"[\w)\]]\s*$", line[: at - 1][-1:]):
-            break  # `*` multiplies here
+            break  # this `*` is a multiplication
         at -= 1
     return at
 
@@ -184,7 +184,7 @@ _BOTH = re.compile(r"(.*): <<: (.*); >>: (.*)")
 
 
 def one_way(text: str, line: str, compiled: int) -> str:
-    """Reduce a text about << and >> to the sentence for the reader's shift.
+    """Return the part of a text about << and >> that describes the reader's shift.
 
     Any other text is returned unchanged, as is a text about an unknown shift.
     compiled: the compiler's column (from 1, in bytes; 0: unknown).

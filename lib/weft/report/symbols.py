@@ -37,10 +37,10 @@ class Frame:
 
 @dataclass
 class _Library:
-    """The frames and line table of a library, as far as they have been read."""
+    """The part of a library's frames and line table that has been read."""
 
     frames: dict[int, list[Frame]] = field(default_factory=dict)
-    # (address, line, column) of each row.
+    # (address, line, column) of each row; None until the table is read.
     rows: list[tuple[int, int, int]] | None = None
 
 
@@ -165,7 +165,7 @@ def read_section(data: bytes, name: bytes) -> bytes:
         at = names + head[0]
         if data[at : data.index(b"\0", at)] == name:
             section = data[head[4] : head[4] + head[5]]
-            if head[2] & 0x800:  # SHF_COMPRESSED: the section is compressed by zlib
+            if head[2] & 0x800:  # SHF_COMPRESSED: the section is compressed with zlib
                 return zlib.decompress(section[24:])
             return section
     return b""
@@ -224,10 +224,10 @@ def _read_unit(reader: _ByteReader, width: int) -> Iterator[tuple[int, int, int]
     if version >= 4:
         reader.at += 1  # skip the maximum operations per VLIW instruction
     reader.at += 1  # skip the default of is_stmt
-    # The line's smallest step, the number of its steps, and the first opcode that
-    # changes both address and line.
+    # The smallest step of the line, the number of possible steps, and the first opcode
+    # that changes both address and line.
     base, span, first = reader.number(1, True), reader.number(1), reader.number(1)
-    # The number of operands of each smaller opcode.
+    # The number of operands of each opcode below `first`.
     operands = [reader.number(1) for _ in range(first - 1)]
     reader.at = program
     address, line, column = 0, 1, 0
