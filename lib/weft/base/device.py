@@ -113,7 +113,7 @@ def current_gpu() -> int:
 
 
 def compute_capability(index: int | None) -> tuple[int, int]:
-    """Return the compute capability of a GPU, e.g. (9, 0); None: the current GPU."""
+    """Return the compute capability of a GPU (None: the current one), e.g. (9, 0)."""
     return _read_capability(current_gpu() if index is None else index)
 
 
@@ -137,7 +137,7 @@ NEEDS = {(8, 0): "bf16, tf32 and 3xTF32", (9, 0): "TMA, wgmma and clusters"}
 
 
 def describe_card() -> str:
-    """Describe the current GPU in one sentence: its name, and what it cannot run."""
+    """Describe the current GPU in one sentence: its name and the features it lacks."""
     if not count():
         return "No GPU: CUDA cells run on the CPU, where every access is watched."
     index = current_gpu()
@@ -285,9 +285,9 @@ def driver_ffi() -> FFI:
 
 @functools.cache
 def open_driver() -> Any:
-    """Return libcuda, perhaps not yet initialised; None without a driver."""
+    """Return libcuda, which may not be initialised yet; None without a driver."""
     try:
-        # CDLL fails at once if the library is missing; cffi would first run gcc.
+        # CDLL fails immediately if the library is missing; cffi would first run gcc.
         ctypes.CDLL(DRIVER)
     except OSError:
         return None
@@ -360,7 +360,7 @@ def count_cores() -> int:
 
 def count_threads() -> int:
     """Count the threads to use by default: OMP_NUM_THREADS, otherwise count_cores()."""
-    # A list has an entry for each level of nested teams.
+    # The variable may be a list, with an entry for each level of nested teams.
     first = os.environ.get(THREADS, "").partition(",")[0].strip()
     return int(first) if first.isdecimal() and int(first) > 0 else count_cores()
 
@@ -369,14 +369,14 @@ def limit_threads(environment: MutableMapping[str, str] = os.environ) -> None:
     """Limit the threads of OpenMP and PyTorch to this process's number of cores.
 
     Both libraries respect the affinity mask, but ignore quotas. A value that the user
-    has set is kept. The value, whoever set it, also applies to child processes.
+    has set is kept. Child processes inherit the value in either case.
     """
     cores = count_cores()
     if environment.get(THREADS) or cores >= _count_affine():
         return
     environment[THREADS] = str(cores)
     torch = sys.modules.get("torch")
-    if hasattr(torch, "set_num_threads"):  # torch read the environment earlier
+    if hasattr(torch, "set_num_threads"):  # torch has already read the environment
         torch.set_num_threads(cores)
 
 
@@ -404,7 +404,7 @@ def _count_affine() -> int:
 def _list_folders(line: str, cgroups: Path) -> Iterator[Path]:
     """Yield the folders of a cgroup and its parents. line: "NUMBER:CONTROLLERS:PATH".
 
-    A container sees its own cgroup at the top, whatever path the line contains.
+    A container mounts its own cgroup at the top, whatever path the line contains.
     """
     _, controllers, path = line.split(":", 2)
     if controllers and "cpu" not in controllers.split(","):

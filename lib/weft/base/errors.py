@@ -28,7 +28,7 @@ class OutOfMemory(KernelError, MemoryError):
 
 
 class DeviceLost(KernelError):
-    """A fault destroyed the CUDA context; restart the notebook's kernel."""
+    """A fault destroyed the CUDA context; the notebook's kernel must be restarted."""
 
     entry = "device-lost"
 
