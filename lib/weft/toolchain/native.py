@@ -305,10 +305,10 @@ def _describe_old_gpu(needs: int) -> str:
 
 
 def describe_needs(op: str, names: Iterable[str] = ()) -> str:
-    """Return which rungs of an op require which compute capability, as a sentence.
+    """Return a sentence on the compute capability that each rung of an op requires.
 
-    names: the rungs; none: all that run on a GPU. The current GPU, if there is one, is
-    compared with them.
+    names: the rungs; by default, all that run on a GPU. If the current GPU lacks one of
+    these capabilities, the sentence also states its own.
     """
     wanted = set(names)
     groups: dict[int, list[str]] = {}

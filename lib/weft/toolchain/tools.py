@@ -71,7 +71,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run a compiler to its end; return its output and its exit status.
 
-    folder: the compiler's working directory; None is the current directory. Raises
+    folder: the compiler's working directory; by default the current one. Raises
     BuildError if the compiler does not start, exceeds WEFT_COMPILE_SECONDS (600), is
     ended by a signal, or fails because the disk is full. Ctrl-C ends the compiler.
     """
@@ -133,8 +133,8 @@ def make_pool() -> Iterator[concurrent.futures.Executor]:
 def version_of(compiler: str, flags: Sequence[str] = ()) -> str:
     """Return a compiler's version message and a description of this machine.
 
-    flags: if one of them is -march=native or the like, the processor's features belong
-    to the description. Other objects can be used on a similar machine.
+    flags: with -march=native or a similar flag, the description includes the
+    processor's features. Without such a flag, similar machines can share objects.
     """
     is_native = any(flag.endswith("=native") for flag in flags)
     return _read_version(compiler) + (cpu_flags() if is_native else "")
