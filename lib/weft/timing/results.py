@@ -6,8 +6,8 @@
 
 us is the median over samples; us_low and us_high are the 20th and 80th percentiles.
 waited is the share of the time in which a thread waited for a core (CPU; see CoreWait).
-vs_<peer> is the peer's time over ours in the same run: above 1, ours is faster. Values
-that cannot be measured are null.
+vs_<peer> is the peer's time divided by ours in the same run; above 1, ours is faster.
+Values that cannot be measured are null.
 
 Others may use the machine at the same time. CoreWait measures how long threads waited
 for a core.
@@ -16,12 +16,12 @@ for a core.
     ...                     work that is timed
     wait.share()            0.38: a thread waited 38 % of its time for a core
 
-Linux counts for each thread the nanoseconds in which it ran, and those in which it was
-ready but others had the cores. Sleep counts as neither. Source:
+For each thread, Linux counts the nanoseconds in which it ran, and those in which it was
+ready but other threads had the cores. Sleep counts as neither. Source:
 /proc/self/task/THREAD/schedstat, https://docs.kernel.org/scheduler/sched-stats.html
 
-Such times depend on the neighbours' work, so pictures show a sentence in their place.
-WEFT_SHARED=draw in the environment draws them all the same.
+Such times depend on other programs, so pictures show a sentence instead of the times.
+If WEFT_SHARED=draw is set in the environment, the times are drawn anyway.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 Row = dict[str, Any]  # one of the "rows" above
-ResultFile = dict[str, Any]  # what read_json() returns: "machine" and "rows"
+ResultFile = dict[str, Any]  # the result of read_json(): "machine" and "rows"
 
 BAND = (20, 80)  # the percentiles of us_low and us_high
 STATISTIC = f"median, band {BAND[0]}th to {BAND[1]}th percentile"
@@ -77,7 +77,7 @@ class Timing:
     waited: float | None = None
 
     def __str__(self) -> str:
-        """The fields, and a sentence if others had the cores for too long."""
+        """Format the fields; add a sentence if others had the cores for too long."""
         return "; ".join(filter(None, [repr(self), describe_wait(self.waited)]))
 
     def scaled(self, factor: float) -> Timing:
@@ -291,20 +291,20 @@ def first_line(error: BaseException) -> str:
 
 TASKS = Path("/proc/self/task")
 # Products of 512 x 512 on 2 cores of an H100's host, in spans of 0.3 s: a thread waited
-# at most 0.1 % of its time on the idle machine, and 42 to 51 % beside two programs that
-# never pause. On the host's 16 idle cores, with 16 threads, one span had 1.6 %.
-SHARED = 0.1  # share of waiting from which times are not drawn
-# Spans of 20 ms with 16 threads waited up to 12 ms, since Linux takes a while to give
-# each thread a core. Such waits are only a few of the scheduler's 4 ms turns, and
-# hardly move a median.
+# at most 0.1 % of its time on the idle machine, and 42 to 51 % next to two programs
+# that never paused. With 16 threads on the host's 16 idle cores, one span had 1.6 %.
+SHARED = 0.1  # minimum share of waiting at which times are not drawn
+# In spans of 20 ms, 16 threads waited up to 12 ms, since Linux takes a while to give
+# each thread a core. Such a wait is only a few of the scheduler's 4 ms turns, and
+# hardly changes a median.
 LEAST = 20e-3  # waits of fewer seconds count as 0
 OPTION = "WEFT_SHARED"
 
 
 class CoreWait:
-    """The time that this process's threads wait for a core, from now on.
+    """The time that this process's threads wait for a core, after CoreWait() is called.
 
-    device: where the timed work runs; on a GPU nothing is measured. pauses: whether
+    device: the device of the timed work; on a GPU, nothing is measured. pauses: whether
     there are pauses between samples.
     """
 
@@ -319,7 +319,7 @@ class CoreWait:
 
         The thread that waited longest counts, since a team waits for it. Where the
         kernel keeps no counts, a single thread's CPU time is compared with the clock.
-        None: unknown, because of a GPU, other threads, pauses or sleep.
+        Returns None if a GPU, other threads, pauses or sleep make the share unknown.
         """
         if not self._on_cpu:
             return None
@@ -367,15 +367,15 @@ def describe_wait(share: float | None) -> str:
 
 
 def describe_rows(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return describe_wait() of the row that waited longest."""
+    """Return describe_wait() for the row with the longest wait."""
     return describe_wait(_find_longest(rows))
 
 
 def hide_times(axes: Any, rows: Iterable[Mapping[str, Any]]) -> bool:
-    """Replace a picture by describe_rows() if its rows' times are not drawn.
+    """Replace a picture with describe_rows() if its rows' times are not drawn.
 
-    axes: one or several, drawn or not. rows: those of the picture. Returns whether it
-    has replaced the picture.
+    axes: one or several, drawn or not. rows: the rows of the picture. Returns whether
+    the picture was replaced.
     """
     longest = _find_longest(rows)
     if is_drawn(longest):
@@ -418,7 +418,7 @@ def guard_figure(draw: Callable[..., Figure]) -> Callable[..., Figure]:
 class _Clocks:
     """Seconds of the clock, and of this thread's and this process's CPU time.
 
-    sleeps: how often this thread has given up its core of its own accord.
+    sleeps: the number of times that this thread has given up its core voluntarily.
     """
 
     wall: float
