@@ -33,7 +33,7 @@ STATES = ("timed", "dropped", "right", "wrong", "pruned", "ready")
 
 @dataclass(frozen=True)
 class Tuned:
-    """The result of autotune(): best(*args) launches the winner in its grid and block.
+    """The result of autotune(): best(*args) launches the winner with its launch shape.
 
     The arrays must have the tuned shapes. name: the kernel's name. constants: the
     winner's constants; kernel: the winner, for launches with another grid; run: the
@@ -116,7 +116,7 @@ class Tuned:
         )
 
     def notes(self) -> list[str]:
-        """Return lines with the excluded candidates by reason, and the wrong ones."""
+        """Return lines that list the excluded candidates by reason, and wrong ones."""
         lines = []
         excluded = {k: v for k, v in self.counts.items() if k != "wrong"}
         if excluded:
