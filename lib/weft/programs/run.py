@@ -249,7 +249,7 @@ def run_child(path: Path, argv: list[str], environment: dict, seconds: float) ->
 
 def end_like(status: int) -> int:
     """Return an exit status, or end this process by the signal that ended the child."""
-    if status < 0:  # the caller then sees the same signal
+    if status < 0:  # the caller then reports the same signal
         signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
     return status
