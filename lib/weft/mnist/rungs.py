@@ -79,12 +79,12 @@ COMPILED = ("", "compile", "compile-step")
 
 @dataclass(frozen=True)
 class TwinRung:
-    """How a step of PyTorch's twin runs. Its name has a word for each choice.
+    """A way to run a step of PyTorch's twin; its name has a word for each choice.
 
     compiled  "compile": torch.compile compiles the forward and the backward pass;
               "compile-step": also the update, all as one function; "": nothing
     autotune  whether torch.compile times kernels (mode max-autotune-no-cudagraphs)
-    graph     steps in a CUDA graph, on a GPU only; 0: no graph ("eager": neither)
+    graph     number of steps in a CUDA graph (GPU only); 0: no graph
     biases    whether convolutions add the biases that batch norm cancels; ours do not
     """
 
@@ -109,7 +109,7 @@ class TwinRung:
 
     @property
     def sizes(self) -> list[int]:
-        """The steps in each of its CUDA graphs: 64, 8 and 1, as in our rung "graph"."""
+        """The numbers of steps in its CUDA graphs: 64, 8, 1, as in our rung "graph"."""
         steps = [self.graph] if self.graph else []
         while steps and steps[-1] > 1:
             steps.append(max(1, steps[-1] // 8))
@@ -178,7 +178,7 @@ def check_precision(name: str, device: Device) -> None:
 #     compile-step+graph64+nobias  277 / 289     228 / 213     not measured
 #
 # TWINS omits "compile+graph", which does the same with more work. "autotune" took 309
-# us instead of 291 us (fp32, channels-last); nobody has measured it on a CPU.
+# us instead of 291 us (fp32, channels-last). It has not been measured on a CPU.
 TWINS = {
     "cpu": ("eager", "eager+nobias", "compile+nobias", "compile-step+nobias"),
     "cuda": (
