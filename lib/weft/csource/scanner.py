@@ -19,7 +19,7 @@ class RewriteError(ValueError):
     """Raised for a source that cannot run on the CPU, with place, reason and cure."""
 
 
-BLANK = "\x01"  # in place of characters that are not code; never part of code
+BLANK = "\x01"  # replaces characters that are not code; never occurs in code
 NOT_CODE = re.compile(
     r"""//(?:\\\n|[^\n])*            # a comment, continued lines included
       | /\*.*?\*/
