@@ -3,12 +3,12 @@
     check(add, lambda a, b: a + b, outputs={"c": "n"}, inputs={"a": "n", "b": "n"})
 
 The checker tries sizes close to a block's sides, several launch shapes, random signed
-inputs, and threads in three orders. Outputs are poisoned, between guard zones.
+inputs, and threads in three orders. Outputs are poisoned and enclosed by guard zones.
 Results are compared with a float64 reference within a derived bound. A failure report
 names the element, block and thread, and guesses the mistake (mistakes/).
 
     cases, plan      sizes and launch shapes, and the choice among them
-    runners          how each kind of kernel is run, and its time limit
+    runners          a way to run each kind of kernel, with a time limit
     problem          inputs, the expected answer, and the error bound
     refusal          the report on a wrong result: element, block, thread, and a guess
 """
@@ -99,8 +99,8 @@ def check(
 
     kernel: a Python kernel (runs on sim), sim(k), numba_jit(k), cuda_c(k), or a kernel
     of load_cuda() or %%cuda. It may also be a plain function that writes into
-    `outputs`. Without outputs, it is a function of the inputs that returns the same as
-    the reference (NumPy, torch or lists). reference: a function that takes inputs
+    `outputs`. Without outputs, it is a function of the inputs that returns the outputs
+    itself (NumPy, torch or lists). reference: a function that takes inputs
     (floats as float64), values and sizes by name, or the inputs in order. It returns
     the outputs, then the inout arrays.
 
@@ -216,7 +216,7 @@ def _check(problem: Problem, runner: Runner, cases: list, timeout: float) -> Ver
 def _run_case(
     problem: Problem, runner: Runner, trial: Trial, order: str, timeout: float
 ) -> Attempt:
-    """Run one case once; return its results, with the Mismatch if they are wrong."""
+    """Run one case once; return the results, with a Mismatch if they are wrong."""
     attempt = Attempt(trial, order)
     try:
         if isinstance(runner, ReturningRunner):

@@ -276,7 +276,7 @@ def size_list(sizes: Any, symbols: Sequence[str]) -> list[Sizes]:
             expected = "exactly the sizes of the shapes and parameters"
             raise ArgumentError(f"sizes: {entry!r} must have {expected}: {names}")
         if not all(hasattr(v, "__index__") and v >= 0 for v in values.values()):
-            raise ArgumentError(f"sizes: {entry!r}: expected whole numbers from 0 on")
+            raise ArgumentError(f"sizes: {entry!r}: expected whole numbers >= 0")
         rows.append({n: int(values[n]) for n in symbols})
     if not rows:
         raise ArgumentError("sizes is empty: nothing would be checked")

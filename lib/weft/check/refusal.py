@@ -99,7 +99,7 @@ def _map_element(runner: Runner, attempt: Attempt) -> tuple[Index, Index] | None
     return block, thread  # type: ignore[return-value]
 
 
-EXPLORED = 12  # maximum number of later cases that are run to see whether they fail
+EXPLORED = 12  # maximum number of later cases that are also run for the report
 
 
 # again(number, order) runs the plan's case of that number; again(number, order, case)
@@ -252,10 +252,10 @@ def _guess_spacing(problem: Problem, first: Attempt, runs: Sequence[Attempt]) ->
 
 
 def _guess(problem: Problem, first: Attempt, later_runs: Sequence[Attempt]) -> str:
-    """Guess from the wrong numbers of the largest runs, or else of the first.
+    """Guess from the wrong numbers of the largest runs, otherwise of the first.
 
     The report is about the first run. A guess that mentions positions from another run
-    also names that run. A guess at a cause stays only if the larger runs show it too.
+    also names that run. A guess at a cause is kept only if the larger runs support it.
     Anything that the first run proves takes precedence, since a larger run may fail in
     another way.
     """
