@@ -77,7 +77,7 @@ class Process:
         return not self.pipe.closed and self.child.poll() is None
 
     def end(self) -> None:
-        """Kill the process, whatever it is doing, and wait until it is gone."""
+        """Kill the process, even during a launch, and wait until it has ended."""
         if self.owner != os.getpid():
             return  # a fork must not kill its parent's child
         atexit.unregister(self.end)
@@ -326,7 +326,7 @@ def serve_jobs() -> None:
 
 
 def _end_with(parent: int) -> None:
-    """End this process when its parent is gone, even if a kernel loops forever."""
+    """End this process when its parent has ended, even if a kernel loops forever."""
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)

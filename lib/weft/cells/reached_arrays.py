@@ -23,7 +23,7 @@ from .arguments import Array, Binder, Packed, describe
 from .cpu import arena
 from .structs import CScalar, StructLayout, find_scalar, member_of
 
-MOST = 10_000  # longer lists are not searched for an address
+MOST = 10_000  # maximum length of a list that is searched for an address
 Slot = tuple[Param, np.ndarray]
 
 

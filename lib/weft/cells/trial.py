@@ -240,7 +240,7 @@ def _to_host(args: Sequence[Any], bound: Sequence[Any]) -> list[Any]:
 
 
 def _copy_arguments(args: Sequence[Any]) -> list[Any]:
-    """Copy the arrays among the arguments; one that appears twice is copied once."""
+    """Copy the arrays among the arguments; an array in two places is copied once."""
 
     def copy(arg: Any) -> Any:
         if isinstance(arg, torch.Tensor):

@@ -308,7 +308,7 @@ _OTHERS = {
 
 
 def _find_declared(kernel: str, texts: Mapping[str, str]) -> tuple[str, int, int, str]:
-    """Return where the kernel declares locals without a value.
+    """Return the place at which the kernel declares locals without a value.
 
     The result is (file, line and column of the first, names of all). If there are none,
     it is ("", 0, 0, "").

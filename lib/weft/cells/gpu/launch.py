@@ -2,8 +2,8 @@
 
 The module generates one function per kernel, which checks and packs the kernel's
 arguments. Arguments that the function does not recognise take the careful path
-(arguments.py). It accepts every valid argument and explains errors in all others. This
-module itself needs no GPU: loader.py supplies the calls.
+(arguments.py). That path accepts all valid arguments and explains errors in others.
+This module itself needs no GPU: loader.py supplies the calls.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 Compiling a cell takes about 30 ms. A launch returns as soon as it is queued, on torch's
 current stream. If a kernel prints or asserts, its launcher waits, so that the messages
 appear. A fault becomes visible at the next wait. wait_for_device() then reports it, and
-the GPU is refused from then on.
+later launches on the GPU are refused.
 """
 
 from __future__ import annotations

@@ -347,7 +347,7 @@ def _make_strings(texts: Any) -> list[Any]:
 
 @functools.cache
 def _open_library() -> Any:
-    """Open NVRTC of torch's CUDA release, or else the newest version found."""
+    """Open NVRTC of torch's CUDA release, otherwise the newest version found."""
     from cuda import pathfinder
 
     release = _torch_cuda()
