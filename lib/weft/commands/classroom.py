@@ -29,13 +29,13 @@ MARKERS = {
     UNSOLVED: ("s", style.INK, False),
     MISSING: ("_", style.INK, True),
 }
-CELL, NAMES = 24, 130  # SVG points: per student or task; for the names and the key
+CELL, NAMES = 24, 130  # SVG points per student or task, and for the names and the key
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `python -m weft class`."""
     add = parser.add_argument
-    add("files", nargs="+", metavar="FILE", help="grades, as weft grade --json writes")
+    add("files", nargs="+", metavar="FILE", help="grades from weft grade --json")
     add("--csv", metavar="PATH", help="write the points of each task")
     add("--plot", metavar="PATH", help="draw a mark per student and task")
 
@@ -57,7 +57,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def read_grades(files: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the grades, sorted by student, and a sentence per file left out.
+    """Return the grades, sorted by student, and a sentence for each omitted file.
 
     If a student has two grades in a lesson, the one with more points counts.
     """
@@ -78,7 +78,7 @@ def read_grades(files: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:
             continue
         if key in best:
             problems.append(
-                f"{file}: {' and '.join(key)} is there twice; the best counts"
+                f"{file}: a second grade for {' and '.join(key)}; the better counts"
             )
         if key not in best or _count_points(one) > _count_points(best[key]):
             best[key] = one

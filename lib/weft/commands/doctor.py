@@ -167,7 +167,7 @@ def _examine_gpu() -> list[Examination]:
 
 
 def _suggest_gpu() -> str:
-    """Return how to get a GPU in a hosted notebook; "" elsewhere."""
+    """Return the menu that adds a GPU to a hosted notebook; "" elsewhere."""
     if environment.is_colab():
         return "to get one: Runtime > Change runtime type > T4 GPU"
     if environment.is_hosted():
@@ -300,7 +300,7 @@ def _examine_rungs() -> list[Examination]:
 
 
 def _describe_rungs(rungs: list, target: str) -> str:
-    """List the rungs that run on a target, then each other rung and why it cannot."""
+    """List the rungs that run on a target, then the others, each with the reason."""
     sm = 0
     if target == "cuda":
         import torch

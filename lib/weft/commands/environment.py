@@ -10,8 +10,9 @@ their versions, and pip adds only missing ones, built for that torch's CUDA rele
 also gets the options in PIP_ARGS. The user's Jupyter gets a kernel named Weft that runs
 this Python.
 
-A hosted notebook keeps its kernel and gets only what lessons need. It finds the lab by
-PYTHONPATH, since installing it as a package would take longer than all the rest.
+A hosted notebook keeps its kernel and gets only the packages that lessons need. It
+finds the lab through PYTHONPATH, since installing the lab as a package would take
+longer than everything else.
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ KEEP = (
 
 
 def prepare_notebook() -> None:
-    """Prepare a hosted notebook's Python for the lab, and report what it runs on.
+    """Prepare a hosted notebook's Python for the lab, and describe its GPU, if any.
 
     The notebook's first cell calls this function. It changes to the folder of the
     notebooks. Raises IPython's UsageError if packages cannot be installed.
@@ -184,8 +185,8 @@ def list_requirements(to_develop: bool = True) -> list[str]:
 class Installed:
     """The packages of a Python: version by name, as pip normalises names.
 
-    cuda: the CUDA release of torch, such as (12, 8); None for a torch without CUDA, and
-    if there is no torch.
+    cuda: the CUDA release of torch, such as (12, 8); None without torch, or
+    for a torch without CUDA.
     """
 
     versions: Mapping[str, str]
@@ -211,7 +212,7 @@ def survey(python: str) -> Installed:
 
 
 def normalize_name(name: str) -> str:
-    """Return a package's name in the spelling that compares equal."""
+    """Return a package's name in pip's normalised spelling."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -255,7 +256,7 @@ _CUDA_12 = {
 def match_cuda(line: str, cuda: tuple[int, int]) -> str:
     """Return a requirement for a CUDA release; "" if that release needs none.
 
-    line: from environment.yml, thus for CUDA 13.0. cuda: such as (12, 8).
+    line: from environment.yml, and therefore for CUDA 13.0. cuda: such as (12, 8).
     """
     line = line.replace("[cu13]", f"[cu{cuda[0]}]")
     line = line.replace("==13.0.*", f"=={cuda[0]}.{cuda[1]}.*")

@@ -1,7 +1,7 @@
 """The process in which submitted answers run; see lessons/grading.py.
 
-It reads its jobs as JSON from stdin, and writes a line of JSON per answer to stdout. It
-imports the lab once. Each answer runs in a fork with its own limits.
+The process reads its jobs as JSON from stdin, and writes a line of JSON per answer to
+stdout. It imports the lab once. Each answer runs in a fork with its own limits.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def _run(shell: InteractiveShell, source: str) -> BaseException | None:
 def _restore(
     current: dict[str, Any], before: Mapping[str, Any], job: Mapping[str, Any]
 ) -> None:
-    """Give the lab's names their old values, except those that the answer defines."""
+    """Restore the values of the lab's names, except names that the answer defines."""
     own = {*job["assigned"]}
     for name, value in before.items():
         if name not in own:
