@@ -52,7 +52,7 @@ def find_unwritten(values: np.ndarray, start: np.generic) -> np.ndarray:
 
 
 def guard_value(dtype: Any) -> np.generic:
-    """Return the fill value of guard zones. It is not NaN, which hides additions."""
+    """Return the fill value of guard zones, which is not NaN: NaN hides additions."""
     dtype = np.dtype(dtype)
     return dtype.type(1e4 + 1 / 64) if dtype.kind in "fc" else poison(dtype)
 

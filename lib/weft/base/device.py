@@ -350,7 +350,7 @@ THREADS = "OMP_NUM_THREADS"
 
 
 def count_cores() -> int:
-    """Count the cores that this process gets by its affinity and its quota; at least 1.
+    """Count the cores that this process's affinity and quota allow; at least 1.
 
     A quota of 2.5 cores counts as 2. A third thread would use up the quota early in
     each period. All threads would then pause, and times would scatter.
@@ -383,8 +383,8 @@ def limit_threads(environment: MutableMapping[str, str] = os.environ) -> None:
 def read_quota(cgroups: Path = CGROUPS, own: Path = OWN_CGROUPS) -> float:
     """Return the smallest quota of this process's cgroups, in cores, or inf.
 
-    cgroups: the folder where they are mounted. own: the file that lists this process's
-    cgroups.
+    cgroups: the folder in which they are mounted. own: the file that lists this
+    process's cgroups.
     """
     try:
         lines = own.read_text().splitlines()

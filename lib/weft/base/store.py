@@ -164,7 +164,7 @@ class Kept:
     """Records in the file <name>.json of kept_folder().
 
     merge: adds the second records to the first, when weft.keep() joins two files; by
-    default, the second ones win.
+    default, the second records take precedence.
     """
 
     def __init__(self, name: str, merge: Merge | None = None) -> None:
@@ -476,7 +476,7 @@ def _is_abandoned(path: Path, status: os.stat_result) -> bool:
 def _list_files(*parts: str) -> list[tuple[Path, os.stat_result]]:
     """List the files below a part of the cache, without those in KEPT.
 
-    os.walk() skips a folder that another process deletes meanwhile; rglob() raises.
+    os.walk() skips a folder that another process has deleted; rglob() would fail.
     """
     files, kept_folder = [], cache_folder() / KEPT
     for folder, folders, names in os.walk(cache_folder().joinpath(*parts)):

@@ -1,4 +1,4 @@
-"""The kit for every chart: colours (Okabe and Ito), axes, marks, labels, captions.
+"""Tools for every chart: colours (Okabe and Ito), axes, marks, labels, captions.
 
 Text stays text and the background is transparent, so a figure is legible on light and
 dark pages. A mark has a contrast of 3:1 with both. Coloured text has a contrast of
@@ -136,12 +136,12 @@ BESIDE: dict[str, Any] = {
 
 
 def fill_of(colour: str, here: bool) -> str:
-    """Return the fill of a mark: its colour if it was measured here, else "none"."""
+    """Return the fill of a mark: its colour for a local result, else "none"."""
     return colour if here else "none"
 
 
 def bar_look(colour: str, here: bool) -> dict[str, Any]:
-    """Return keywords for a bar: filled if it was measured here, else an outline."""
+    """Return keywords for a bar: filled for a local result, else an outline."""
     return outlined(colour) if here else hollow(colour)
 
 
