@@ -68,7 +68,7 @@ class Flavour:
     """The kind of library to build.
 
     march:  (CPU) value of -march for the plain C rungs: native, x86-64-v3, ...
-    fibers: (CPU) how the SIMT runtime switches threads, asm or ucontext
+    fibers: (CPU) method by which the SIMT runtime switches threads: asm or ucontext
     check:  whether kernels call the hooks of the watch build
     sanitize: value of -fsanitize, one of SANITIZERS, to find faults in the lab's code;
         the process that loads such a library must preload the sanitizer
@@ -144,7 +144,7 @@ def library(op: str, flavour: Flavour) -> Path:
 
 
 def library_of(name: str, files: list[Path], flavour: Flavour) -> Path:
-    """Return the path of a library of these files, among them common.cu; build it."""
+    """Return the path of a library of these files, including common.cu; build it."""
     runtime = [simt_runtime(flavour)] if flavour.target == "cpu" else []
     name = f"{name}_check" if flavour.check else name
     return _link(name, files, flavour, runtime)
@@ -290,7 +290,7 @@ def _compile_object(source: Path, flavour: Flavour) -> Path:
     if store.has_file(target):
         for path in (target, _warnings_path(target)):
             with contextlib.suppress(FileNotFoundError):
-                os.utime(path)  # marks it as used; prune() deletes the oldest
+                os.utime(path)  # mark it as used: prune() deletes the oldest
         return target
     if flavour.target == "cpu" and source.suffix == ".cu":
         text = rewriter.rewrite(source.read_text(), str(source))

@@ -59,7 +59,7 @@ class Crew:
         return child
 
     def end(self) -> None:
-        """Kill the running compilers, and start no other."""
+        """Kill the running compilers, and prevent new ones from starting."""
         with self.lock:
             self.ended = True
             for child in list(self.running):
@@ -326,7 +326,7 @@ def disassemble(cubin: bytes, lines: bool = False) -> str:
 def find_disassembler() -> str:
     """Return the path of a disassembler; raise BuildError if there is none.
 
-    It is searched for on PATH, in the toolkit, in pip's packages and in Triton.
+    The search covers PATH, the toolkit, pip's packages and Triton.
     """
     from cuda import pathfinder
 
