@@ -54,7 +54,7 @@ THROTTLED = {
 class GpuState:
     """NVML's values at one moment; None means unknown."""
 
-    clock: int | None  # of the SMs, in MHz
+    clock: int | None  # clock rate of the SMs, in MHz
     temperature: int | None  # degrees Celsius
     power: float | None  # watts
     throttled: tuple[str, ...]
@@ -265,7 +265,7 @@ class EventTimer(WallTimer):
             work()
             end.record(stream)
             if watch:
-                watch.look()  # this reads the clock while the work runs
+                watch.look()  # read the GPU's state while the work runs
             end.synchronize()
         return 1e3 * begin.until(end)
 

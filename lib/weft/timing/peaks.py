@@ -139,7 +139,7 @@ def workspace_bytes(capability: tuple[int, int]) -> int:
 
 @functools.cache
 def open_cublas() -> ctypes.CDLL:
-    """Return libcublas: PyTorch's if it is loaded, else an installed one.
+    """Return libcublas: PyTorch's library if it is loaded, else an installed one.
 
     Raises KernelError if none is installed.
     """
@@ -250,7 +250,7 @@ def _make_row(
 
 @functools.cache
 def open_library(target: str, name: str = "") -> ctypes.CDLL:
-    """Open the library of peaks.cu for "cuda", peaks.c for "cpu", or source `name`."""
+    """Open the library of peaks.cu ("cuda"), peaks.c ("cpu"), or source `name`."""
     source = Path(__file__).with_name(name or SOURCES[target])
     files = [build.KERNELS / "common" / "common.cu", source]
     flavour = build.Flavour.here(target)

@@ -80,7 +80,7 @@ class Contender:
 
     @property
     def cache(self) -> str:
-        """The state of the caches before a call: "warm", or "cold" and the method."""
+        """The state of the caches before a call: "warm", or "cold" with the method."""
         if self.flush:
             return "cold, flushed"
         return "cold, rotated" if self.copies > 1 else "warm"

@@ -9,8 +9,8 @@ waited is the share of the time in which a thread waited for a core (CPU; see Co
 vs_<peer> is the peer's time divided by ours in the same run; above 1, ours is faster.
 Values that cannot be measured are null.
 
-Others may use the machine at the same time. CoreWait measures how long threads waited
-for a core.
+Other programs may use the machine at the same time. CoreWait measures the time for
+which threads waited for a core.
 
     wait = CoreWait(device)
     ...                     work that is timed
@@ -77,7 +77,7 @@ class Timing:
     waited: float | None = None
 
     def __str__(self) -> str:
-        """Format the fields; add a sentence if others had the cores for too long."""
+        """Format the fields; add a sentence on long waits for a core."""
         return "; ".join(filter(None, [repr(self), describe_wait(self.waited)]))
 
     def scaled(self, factor: float) -> Timing:
@@ -131,7 +131,7 @@ def machine(device: AnyDevice | str = "cpu") -> dict[str, Any]:
 def commit() -> str | None:
     """Return the checkout's commit, with "+" if files differ; None outside git.
 
-    WEFT_COMMIT overrides it, for the measurement of a copy without git.
+    WEFT_COMMIT overrides the commit, for measurements of a copy without git.
     """
     if name := os.environ.get("WEFT_COMMIT"):
         return name
@@ -161,7 +161,7 @@ def write_json(
 
 
 def read_json(path: str | Path) -> dict[str, Any]:
-    """Read a file of write_json(); raise ValueError with the path if it is invalid."""
+    """Read a file from write_json(); raise ValueError, with the path, if invalid."""
     try:
         results = json.loads(Path(path).read_text())
     except (OSError, ValueError) as error:
@@ -211,7 +211,7 @@ def _none_if_unknown(text: str) -> str | None:
 
 
 def _convert_plain(value: Any) -> Any:
-    """Convert NumPy's numbers and arrays to types of JSON."""
+    """Convert NumPy's numbers and arrays to JSON types."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     raise TypeError(f"JSON has no type for {type(value).__name__}")
@@ -249,9 +249,10 @@ def _write_cell(value: Any) -> str:
 
 
 def add_torch_ratios(rows: Sequence[dict[str, Any]]) -> None:
-    """Add vs_torch_eager and vs_torch_best to rows of a race; null without a peer.
+    """Add vs_torch_eager and vs_torch_best to rows of a race.
 
-    A peer is a row of PyTorch with the same precision and batch size.
+    A peer is a row of PyTorch with the same precision and batch size. Without a peer,
+    the values are null.
     """
     all_peers = [row for row in rows if row["impl"] == "torch"]
     for row in rows:
@@ -275,7 +276,7 @@ def label_row(row: dict[str, Any]) -> str:
 
 
 def stamp_row() -> dict[str, Any]:
-    """Return date and commit for a row, since a file may have rows of several runs."""
+    """Return the date and commit for a row; a file may have rows of several runs."""
     date = datetime.date.today().isoformat()
     return {"date": date, "commit": commit()}
 
@@ -317,7 +318,7 @@ class CoreWait:
         """Return the wait as a share of the time in which the busiest thread ran or
         waited; 0 for a wait of less than LEAST seconds.
 
-        The thread that waited longest counts, since a team waits for it. Where the
+        The thread that waited longest counts, since a team waits for it. If the
         kernel keeps no counts, a single thread's CPU time is compared with the clock.
         Returns None if a GPU, other threads, pauses or sleep make the share unknown.
         """
@@ -358,7 +359,7 @@ def is_drawn(share: float | None) -> bool:
 
 
 def describe_wait(share: float | None) -> str:
-    """Return a sentence if others had the cores for too long; "" otherwise."""
+    """Return a sentence if a thread waited too long for a core; "" otherwise."""
     if share is None or share < SHARED:
         return ""
     drawn = "" if is_drawn(share) else ": times are not drawn"
@@ -438,7 +439,7 @@ def _read_clocks() -> _Clocks | None:
 
 
 def _compare_clocks(begin: _Clocks | None) -> float | None:
-    """Return the share of waiting of a single thread that did not sleep, or None."""
+    """Return the share of waiting for a single thread that did not sleep, or None."""
     now = _read_clocks()
     if begin is None or now is None or now.sleeps > begin.sleeps:
         return None
