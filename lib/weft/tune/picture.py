@@ -1,4 +1,4 @@
-"""Draw a tuning result: time over each constant, and over two of them."""
+"""Draw a tuning result: time against each constant, and against two constants."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def read(path: Path) -> dict[str, Any] | None:
 
 
 def write(path: Path, found: dict[str, Any]) -> None:
-    """Write the complete file or none; without it, the next call measures again."""
+    """Write the file completely or not at all; without it, the next call measures."""
     with contextlib.suppress(OSError):
         store.write(path, json.dumps(found))
         store.prune_at_exit()

@@ -83,7 +83,7 @@ class Tuned:
         return self.row["us"]
 
     def plot(self) -> Any:
-        """Draw time over each constant: a panel for each, with a dot per candidate."""
+        """Draw time against each constant, in one panel each; a dot is a candidate."""
         # Imported lazily: matplotlib is slow to import.
         from .picture import draw_strips
 
@@ -165,7 +165,7 @@ class Tuned:
 def rows_of(
     name: str, candidates: Sequence[Candidate], target: str, precision: str | None
 ) -> list[Row]:
-    """Return a row for each candidate, the best first."""
+    """Return a row for each candidate, with the best row first."""
     device = device_name(target)
     empty = dict.fromkeys(("timer", "us", "us_low", "us_high", "us_mean"))
     rows = []
