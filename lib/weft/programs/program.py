@@ -190,7 +190,7 @@ def _from_manifest(manifest: Path) -> Path | None:
         path = manifest.parent / manifest_data["executable"]
         if not store.has_file(path):
             return None
-        os.utime(path)  # marks it as used; store.prune() deletes the oldest
+        os.utime(path)  # mark it as used: store.prune() deletes the oldest
         os.utime(manifest)
         return path
     except (OSError, ValueError, KeyError):
@@ -202,8 +202,8 @@ def _from_manifest(manifest: Path) -> Path | None:
 
 def _build(program: Program) -> tuple[Path, list[str]]:
     """Build the program; return the executable and every file that was read."""
-    # Omit sanitizers: they are meant for the lab's code, and a process must load them
-    # at its start.
+    # Omit sanitizers: they are meant for the lab's code, and would have to be loaded
+    # when the process starts.
     flavour = replace(build.Flavour.here("cpu"), sanitize="")
     runtime = build.simt_runtime(flavour)
     start = SIMT / "program" / "start.cpp"
