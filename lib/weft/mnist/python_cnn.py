@@ -170,7 +170,7 @@ class PythonStep:
         launch, m = self.launch, self.memory
         hidden, classes = self.config["hidden"], self.config["classes"]
         dy, dx, count = m["dy"], m["dx"], batch * hidden
-        # Our kernels overwrite their outputs, so they need no zeros; see layers.cu.
+        # The kernels need no zeros, but the step zeroes gradients as PyTorch does.
         yield "zero", m["grads"].zero_
         yield launch("backward.loss", bodies.cross_entropy_dlogits, batch * classes)(
             dy, m["one"], m["prob"], m["target"], batch, classes
@@ -353,7 +353,7 @@ class PythonCnn(Trainer):
     def _plan(self, name: str, batch: int) -> list[Launch]:
         """Return the launches of a forward pass on a set, or of the rest of a "step".
 
-        They are created only once per batch size, which makes later steps faster.
+        The launches are created only once per batch size, which saves time in a step.
         """
         if (name, batch) not in self._plans:
             step = self._alive()
@@ -414,7 +414,7 @@ class PythonCnn(Trainer):
 
     @contextlib.contextmanager
     def _room(self) -> Iterator[None]:
-        """Raise OutOfMemory, with a one-line message, if memory does not suffice."""
+        """Raise OutOfMemory, with a one-line message, if there is not enough memory."""
         try:
             yield
         except torch.OutOfMemoryError as error:

@@ -147,7 +147,7 @@ class _Race:
     # ---- time -------------------------------------------------------------------
 
     def time(self, twins: dict[str, TwinTrainer]) -> dict[str, dict[str, Any]]:
-        """Return a row for each model of ours and each twin, with the time per step."""
+        """Return a row for each of our models and each twin, with the time per step."""
         order = self.order(self.config.epochs)  # training ends before this epoch
         blocks = {_name(cnn): self.our_block(cnn, order) for cnn in self.cnns}
         blocks |= {n: _twin_block(twin, twin.order(order)) for n, twin in twins.items()}
@@ -290,7 +290,7 @@ class _Race:
                     bar.update(len(part) * self.config.batch, f"loss {part.mean():.3f}")
                 seconds.append(time.perf_counter() - start)
                 accuracies.append(evaluate())
-                right = f"{100 * accuracies[-1]:.2f} % of the test set are right"
+                right = f"{100 * accuracies[-1]:.2f} % correct on the test set"
                 bar.update(0, f"{bar.note}, {right}")
         return {
             "epoch_s": float(np.mean(seconds)) if seconds else None,
@@ -345,7 +345,7 @@ def _fastest_eager(rows: dict[str, Any], twins: dict[str, TwinTrainer]) -> list[
 
 
 def _sum_parts(sections: dict[str, float]) -> dict[str, float | None]:
-    """Sum the sections of each of PARTS; a part without sections is None."""
+    """Sum the sections of each part in PARTS; a part without sections is None."""
     parts: dict[str, float | None] = dict.fromkeys(PARTS)
     for name, us in sections.items():
         part = name.partition(".")[0]

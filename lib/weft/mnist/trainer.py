@@ -94,12 +94,12 @@ class Trainer(ABC):
 
     @property
     def weights(self) -> dict[str, np.ndarray]:
-        """Copies of the parameters, named and shaped as in PyTorch, float32."""
+        """Copies of the parameters in float32, with PyTorch's names and shapes."""
         return self._get("weights")
 
     @property
     def gradients(self) -> dict[str, np.ndarray]:
-        """Copies of the last step's gradients, named and shaped as the weights."""
+        """Copies of the last step's gradients, with the weights' names and shapes."""
         return self._get("gradients")
 
     @abstractmethod
@@ -252,7 +252,7 @@ class Trainer(ABC):
     @property
     @abstractmethod
     def bytes(self) -> int:
-        """Bytes of memory that the model uses on its device, including data sets."""
+        """Number of bytes that the model uses on its device, including data sets."""
 
     @abstractmethod
     def synchronize(self) -> None:

@@ -131,7 +131,7 @@ class TwinTrainer:
     themselves. peak_bytes: the peak memory of a step on a GPU, including data, weights
     and the captured graph; None on a CPU.
 
-    Two smaller graphs supplement a graph of 64 steps, for the remaining steps. A
+    Two smaller graphs run the steps that remain after graphs of 64 steps. A
     partial batch uses the eager step. capture=False runs a graph's steps without
     capturing them, so that tests can run on a CPU.
     """
@@ -217,7 +217,7 @@ class TwinTrainer:
         self._lr.fill_(lr / self._scale)
 
     def gradients(self, index: torch.Tensor) -> tuple[float, dict[str, np.ndarray]]:
-        """Return loss and float64 gradients of images `index`, without an update.
+        """Return the loss and float64 gradients of images `index`, without an update.
 
         Biases that the model lacks have a gradient of zero.
         """
@@ -236,7 +236,7 @@ class TwinTrainer:
         return loss.item(), arrays
 
     def _probe(self, index: torch.Tensor) -> tuple[torch.Tensor, dict[str, Any]]:
-        """Return loss and gradients of a step that does not itself return gradients.
+        """Return the loss and gradients of a step that returns only its loss.
 
         w - lr g is rounded once, so each error is at most 2^-24 (|g| + |w| / lr).
         """
@@ -287,12 +287,12 @@ class TwinTrainer:
         return self._launch(index.unsqueeze(0))[0]
 
     def order(self, order: np.ndarray) -> torch.Tensor:
-        """Convert an order of images to a tensor for step() and train()."""
+        """Convert the order of the images to a tensor for step() and train()."""
         return torch.from_numpy(order.astype(np.int64)).to(self.device)
 
     @torch.no_grad()
     def predict(self, test: Split) -> np.ndarray:
-        """Return the class of every image, in batches of 1000.
+        """Return the class of every image, computed in batches of 1000.
 
         Batch norm uses the statistics of each batch.
         """
