@@ -231,9 +231,9 @@ def diagnose(
 
 
 class CompileError(BuildError):
-    """Raised for a cell that does not compile; its message shows the errors.
+    """A cell does not compile; the message shows the errors.
 
-    `diagnostics` holds the parsed messages, and `log` the compiler's original output.
+    diagnostics: the parsed messages. log: the compiler's original output.
     """
 
     def __init__(
@@ -337,7 +337,7 @@ def parse_rewriter(text: str) -> list[Diagnostic]:
     if not match:
         return [Diagnostic("", 0, 0, "error", text)]
     file = "" if match[1] == CELL else match[1]
-    # The rest concerns only the files of rungs.
+    # The rest of the message concerns only the files of rungs.
     message = match[3].partition(": put it under")[0]
     return [Diagnostic(file, int(match[2]), 0, "error", message)]
 
