@@ -39,8 +39,8 @@ TIMEOUT = 10.0  # time limit of one launch, in seconds
 @dataclass(frozen=True)
 class Verdict:
     """The verdict on a kernel that passed. runs: the number of launches (or calls)
-    compared; worst: the largest error divided by its bound; sizes, shapes: of all runs;
-    orders: the number of thread orders tried."""
+    compared; worst: the largest error divided by its bound; sizes, shapes: those of all
+    runs; orders: the number of thread orders tried."""
 
     name: str
     runs: int
@@ -121,13 +121,13 @@ def check(
         of inputs, values, sizes and want that returns the largest allowed error
         (problem.py describes the default). Integers and bools must match exactly.
     data: for inputs with restricted values, functions of rng, shape and sizes by name.
-    timeout: time limit in seconds for each launch. device: where CUDA C runs, "cpu" or
+    timeout: time limit in seconds for each launch. device: target of CUDA C, "cpu" or
         "cuda". watched: whether CUDA C on the CPU runs under the watch build, which is
         about 20 times slower. A kernel with findings (races, accesses out of bounds,
         barriers) then fails the check, as it does on the simulator.
 
     Raises ArgumentError for invalid arguments. Errors that the kernel itself raises
-    (NotImplementedError of an exercise) pass through.
+    (such as NotImplementedError in an exercise) pass through.
     """
     launched = any(x is not None for x in (block, grid, launch))
     runners = make_runners(kernel, bool(outputs or inout), device, launched, watched)

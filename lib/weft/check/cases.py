@@ -290,7 +290,7 @@ def default_sizes(
     first: bool = True,
     other: int = 16,
 ) -> list[Sizes]:
-    """Return default sizes: 1, 2, 3, primes, sizes close to a block's, and a large one.
+    """Return default sizes: 1, 2, 3, primes, a large one, and some near a block's side.
 
     sides: the length of a block along each symbol. most: the largest product of all
     sizes. first: whether the sizes are for the first launch shape; later shapes get

@@ -205,7 +205,7 @@ class Problem:
         return {n: fit_answer(n, results[n], s.shape) for n, s in starts.items()}
 
     def judge(self, trial: Trial, results: Arrays) -> None:
-        """Set the error bounds for results, of which only the dtypes matter."""
+        """Set the error bounds for results; only the dtypes of the results are used."""
         dtypes = {n: a.dtype for n, a in results.items()}
         if self.bound is not None:
             limit = by_name(self.bound, trial.pool | {"want": trial.want})
@@ -276,7 +276,7 @@ class Problem:
 
 
 def make_arguments(runner: Runner, trial: Trial) -> tuple[dict[str, Guarded], list]:
-    """Return fresh guarded copies of the arrays, and the arguments for the runner."""
+    """Return new guarded copies of the arrays, and the arguments for the runner."""
     contents = (trial.inputs | trial.starts).items()
     arrays = {name: Guarded(array, runner.device) for name, array in contents}
     pool, args = trial.sizes | trial.values, []

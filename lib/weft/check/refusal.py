@@ -1,4 +1,4 @@
-"""Reports of check() on a mistake: element, thread, sizes, and a guess at the cause.
+"""Reports of check() on mistakes: element, thread, sizes, and a guess at the cause.
 
 find_writer() names the block and the thread of a wrong element in one line.
 """
@@ -102,7 +102,7 @@ def _map_element(runner: Runner, attempt: Attempt) -> tuple[Index, Index] | None
 EXPLORED = 12  # maximum number of later cases that are also run for the report
 
 
-# again(number, order) runs the plan's case of that number; again(number, order, case)
+# again(number, order) runs case `number` of the plan; again(number, order, case)
 # runs `case` instead.
 Again = Callable[..., Attempt]
 
@@ -164,7 +164,7 @@ def _probe(
 ) -> list[Attempt]:
     """Repeat a right run with one size at a time taken from a wrong run.
 
-    This finds the decisive size. In a plan, all sizes are often large or odd together.
+    The repetition finds the decisive size. In a plan, sizes often grow together.
     """
     passing = [run for run in runs if run.error is None]
     failing = [run for run in runs if run.error is not None]

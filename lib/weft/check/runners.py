@@ -309,7 +309,7 @@ def _select_runners(
 
 
 def _list_places(device: Any, target: str | None) -> list[torch.device | None]:
-    """Return the devices on which to check CUDA C: the CPU (None), and any GPU."""
+    """Return the devices on which to check CUDA C: the CPU (None), and a GPU if any."""
     if device is not None:
         place = torch.device(device)
         return [None if place.type == "cpu" else place]

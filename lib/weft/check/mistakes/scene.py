@@ -1,7 +1,7 @@
 """One wrong output with all known facts about it, and the pattern of failing runs.
 
-guess_spacing() infers, from the writes of several runs, whether blocks begin as far
-apart as they are long. describe_pattern() finds the sizes or blocks for which a kernel
+guess_spacing() infers from the writes of several runs whether the spacing of blocks
+equals their length. describe_pattern() finds the sizes or blocks for which a kernel
 fails.
 """
 
@@ -87,7 +87,7 @@ def guess_spacing(
 ) -> str:
     """Describe a number used instead of blockDim.x, as a sentence; "" if none fits.
 
-    name, shape: the output's; first: the reported run, one of `runs`. One explanation
+    name, shape: of the output; first: the reported run, one of `runs`. One explanation
     must fit all runs: the blocks begin the same distance apart in each, regardless of
     the number of threads.
     """
@@ -266,7 +266,7 @@ def _by_sizes(right: list[Run], bad: list[Run], along: dict[str, int]) -> str:
 
 
 def _find_axes(name: str, right: list[Run], bad: list[Run], along: dict) -> list[int]:
-    """Return the sides of a block (0 is x) to compare a size with.
+    """Return the sides of a block (0 is x) with which a size is compared.
 
     The list is empty if a rule could arise by chance.
     """
