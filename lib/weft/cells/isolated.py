@@ -1,4 +1,4 @@
-"""Launches in a separate process, which protect the notebook from damage.
+"""Launches in a separate process, to protect the notebook from damage.
 
 The process starts with the first launch and is reused by later launches. Arrays are
 passed in shared memory, and copied back after a successful launch. A launch that
@@ -344,7 +344,7 @@ def _perform_job(job: Job, launchers: dict[Any, Any], pipe: Any) -> dict[str, by
     memory = shared_memory.SharedMemory(job.memory)
     _forget_memory(memory)
     args = [_open_array(arg, memory, job.target) for arg in job.args]
-    # The cell is compiled and its arrays are in place: the time limit begins.
+    # The cell is compiled and its arrays are in place, so the time limit begins.
     pipe.send(LAUNCHED)
     try:
         launch(*job.shape, None, args)

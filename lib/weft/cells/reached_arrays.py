@@ -54,7 +54,7 @@ class Reached:
 
     @property
     def written(self) -> list[bool]:
-        """Whether the kernel may write each of the reached arrays."""
+        """For each reached array, whether the kernel may write to it."""
         return [not param.const for param in self.params]
 
 

@@ -2,8 +2,8 @@
 
 The module also makes two checks that g++ lacks.
 
-list_called() finds the functions of the host's system that a kernel of a cell calls. On
-a GPU they do not exist, and NVRTC refuses them, whereas g++ accepts them from any
+list_called() finds the host's system functions that a kernel of a cell calls. On a GPU,
+they do not exist, and NVRTC refuses them, whereas g++ accepts them from any
 header. A kernel could use them to end the session, close its files or leave its stack,
 and no signal handler could prevent that.
 

@@ -47,7 +47,7 @@ def check(status: int, doing: str) -> None:
 
     doing: the attempted action and the kernel's name, with which the message begins.
 
-    After DeviceLost, every launch on the GPU is refused, including other libraries'.
+    After DeviceLost, every launch on the GPU is refused, even by other libraries.
     """
     if not status:
         return
