@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print the table; the status is 1 if a file could not be used."""
+    """Print the table; return exit status 1 if a file could not be used."""
     grades, problems = read_grades(args.files)
     for problem in problems:
         print(f"weft class: {problem}", file=sys.stderr)
@@ -59,7 +59,7 @@ def main(args: argparse.Namespace) -> int:
 def read_grades(files: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the grades, sorted by student, and a sentence for each omitted file.
 
-    If a student has two grades in a lesson, the one with more points counts.
+    If a student has two grades in a lesson, the grade with more points counts.
     """
     best: dict[tuple[str, str], dict[str, Any]] = {}
     problems = []
@@ -135,7 +135,7 @@ def write_csv(
 def draw_class(
     grades: Sequence[dict[str, Any]], tasks: Sequence[tuple[str, str]]
 ) -> Any:
-    """Draw a mark per student (rows) and task (columns); its shape is the verdict."""
+    """Draw a mark per student (row) and task (column); its shape shows the verdict."""
     students = group_students(grades)
     wide, high = CELL * len(tasks) + 2 * NAMES, CELL * len(students) + NAMES
     figure = style.new_figure(max(360, wide), max(230, high))

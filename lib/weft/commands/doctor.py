@@ -139,8 +139,8 @@ _NEEDED = ("torch", "numpy", "cffi", "matplotlib", "tqdm", "platformdirs", "file
 
 def _examine_packages() -> list[Examination]:
     findings = []
-    # Colab and Kaggle have their own front ends; packages of JupyterLab could change
-    # them.
+    # Colab and Kaggle have their own front ends, which JupyterLab's packages could
+    # change.
     front_end = [] if environment.is_hosted() else ["jupyterlab"]
     for name in (*_NEEDED, "numba", *front_end, "anywidget"):
         try:
@@ -272,7 +272,7 @@ def _examine_places() -> list[Examination]:
 
 
 def _examine_progress() -> Examination:
-    """Examine the folder with the reader's progress, and whether it lasts."""
+    """Examine the folder with the reader's progress, and whether it is permanent."""
     try:
         folder = str(store.kept_folder())
     except store.CannotWrite as error:

@@ -112,7 +112,7 @@ def _become_answer(
 
 
 def _count_own_bytes() -> int:
-    """Return the bytes of writable private memory of this process."""
+    """Return the size in bytes of this process's writable private memory."""
     status = Path("/proc/self/status").read_text()
     return 1024 * int(status.split("VmData:")[1].split()[0])
 
@@ -171,7 +171,7 @@ def _describe(error: BaseException) -> str:
 
 
 def _describe_counts(solved: Any) -> str:
-    """Describe how many of a puzzle's counts are above the best known answer's."""
+    """Describe the number of a puzzle's counts that exceed the best known answer."""
     rows = getattr(getattr(solved, "score", None), "rows", ())
     worse = [row for row in rows if row.worse]
     return f"{count_things(len(worse), 'count')} above the best known" if worse else ""
@@ -198,7 +198,7 @@ def list_guarded() -> dict[tuple[str, str], int]:
 
 
 def find_replaced(before: Mapping[tuple[str, str], int]) -> list[str]:
-    """Return the functions that are no longer those of list_guarded()."""
+    """Return the functions that differ from those in list_guarded()."""
     now = list_guarded()
     changed = [key for key, value in before.items() if now.get(key) != value]
     return sorted({f"{module}.{name}" for module, name in changed})
