@@ -99,9 +99,10 @@ REHEARSED = 1 << 18  # maximum number of threads; more would take seconds
 def rehearse(launch: Launch, args: Sequence[Any], shown: bool = False) -> None:
     """Run a launch under the watch build, before a GPU runs it.
 
-    A fault on a GPU ends the process, but here it raises KernelFault. The arrays are
-    unchanged. A launch of more than 2^18 threads, and a kernel that only a GPU can run,
-    are not rehearsed. shown: whether to show findings that would not end the launch.
+    A fault on a GPU destroys the CUDA context. Here, a fault only raises KernelFault.
+    The arrays are unchanged. A launch of more than 2^18 threads, and a kernel that only
+    a GPU can run, are not rehearsed. shown: whether to show findings that would not end
+    the launch.
     """
     kernel, module = launch.kernel, launch.kernel.module
     if math.prod(launch.grid) * math.prod(launch.block) > REHEARSED:
