@@ -28,7 +28,7 @@ class OutOfMemory(KernelError, MemoryError):
 
 
 class DeviceLost(KernelError):
-    """A fault destroyed the CUDA context; restart the notebook's kernel."""
+    """A fault destroyed the CUDA context; the notebook's kernel must be restarted."""
 
     entry = "device-lost"
 
@@ -44,8 +44,8 @@ class Mismatch(Short, AssertionError):
 
     check() also sets these attributes if it can determine them: array, index, block,
     thread, got, want, sizes (by name), grid, launch_block, guess, wrong and total
-    (numbers of elements), report (the simulator's). Attributes that it cannot determine
-    are None.
+    (numbers of elements), report (of the simulator). Attributes that it cannot
+    determine are None.
     """
 
     entry = "mismatch"
@@ -64,8 +64,9 @@ class KernelFault(KernelError):
     """A kernel made an illegal access or did not end; its launch was stopped.
 
     Its arrays keep their values from before the launch, unless it ran in place.
-    kernel: the name. block, thread: the failing ones as (x, y, z), or None. report: the
-    observations so far if the launch was watched. kind: the runtime's fault number.
+    kernel: its name. block, thread: their indices (x, y, z), or None. report: the
+    observations before the fault, if the launch was watched. kind: the runtime's number
+    of the fault.
     """
 
     entry = "stopped"
@@ -84,7 +85,7 @@ class KernelFault(KernelError):
 
 
 class NotSolved(Mismatch):
-    """Under WEFT_GRADE=1, the answer to an exercise or a puzzle is still its stub."""
+    """The answer to an exercise or a puzzle is still its stub (if WEFT_GRADE=1)."""
 
 
 def refuse_unsolved(line: str) -> None:

@@ -27,7 +27,7 @@ def running_shell() -> Any:
 
 
 WIDE = 74  # characters per line; longer lines do not fit on an enlarged page
-# Frames of these files are omitted; cells/gpu/launch.py makes up the second name.
+# Frames of these files are omitted; cells/gpu/launch.py invents the second name.
 _OURS = str(PACKAGE), "<launch of "
 
 
