@@ -115,7 +115,7 @@ MATMUL_RUNG(tma, "the tensor memory accelerator fills the ring", "fp32",
             WEFT_CPU | WEFT_CUDA, 90, ALIGNED, tma_launch<large>,
             tma_scratch<large>)
 
-/* These are not on the ladder; 40_tuned.cu uses them. */
+/* This rung is not on the ladder; 40_tuned.cu uses it. */
 MATMUL_RUNG(tma_pairs, "two smaller tiles a multiprocessor", "fp32",
             WEFT_CPU | WEFT_CUDA, 90, ALIGNED, tma_launch<pairs>,
             tma_scratch<pairs>)

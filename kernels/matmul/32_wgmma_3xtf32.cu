@@ -302,7 +302,7 @@ static size_t scratch(const struct product *q) {
 }
 
 double matmul_wgmma_3xtf32_us(const struct product *q) {
-    const double low = 8.0 * q->n * q->k * low_array(q, 0).batch; // bytes
+    const double low = 8.0 * q->n * q->k * low_array(q, 0).batch; // in bytes
     return best_us(q, &how) + 1 + low / (30e3 * matmul_multiprocessors());
 }
 

@@ -35,8 +35,8 @@ enum {
     ACROSS = BN / WARPS_N / SIDE, //
 };
 
-/* The types and sizes that depend on the precision: P::stored, the numbers'
- * type in memory; P::element, wmma's name for it; P::K, the depth of a
+/* Types and sizes that depend on the precision. P::stored is the numbers'
+ * type in memory, P::element is wmma's name for it, P::K the depth of a
  * product. */
 template <class P> struct wmma_tile {
     typedef typename P::stored T;

@@ -18,7 +18,7 @@ static __global__ void transpose_padded(float *y, const float *x, unsigned rows,
     unsigned row = blockIdx.y * 32 + ty, col = blockIdx.x * 32 + tx;
     if (row < rows && col < cols) tile[ty][tx] = x[(size_t)row * cols + col];
     __syncthreads();
-    row = blockIdx.x * 32 + ty, col = blockIdx.y * 32 + tx; // now of y
+    row = blockIdx.x * 32 + ty, col = blockIdx.y * 32 + tx; // row of y
     if (row < cols && col < rows) y[(size_t)row * rows + col] = tile[tx][ty];
 }
 

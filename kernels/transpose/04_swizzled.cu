@@ -19,7 +19,7 @@ static __global__ void transpose_swizzled(float *y, const float *x,
     if (row < rows && col < cols)
         tile[ty][tx ^ ty] = x[(size_t)row * cols + col];
     __syncthreads();
-    row = blockIdx.x * 32 + ty, col = blockIdx.y * 32 + tx; // now of y
+    row = blockIdx.x * 32 + ty, col = blockIdx.y * 32 + tx; // row of y
     if (row < cols && col < rows)
         y[(size_t)row * rows + col] = tile[tx][ty ^ tx];
 }
