@@ -70,7 +70,7 @@ class Case:
 
     @property
     def goes_on(self) -> bool:
-        """Whether the program can continue after it."""
+        """Whether the program can continue after the fault."""
         return self.kinds <= GO_ON
 
     def complaints(self, findings: list[Finding]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The sentence about a GPU: what its compute capability can run."""
+"""The sentence about a GPU names the rungs that its compute capability can run."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Allowed differences between ncu's counters and ours: exactly each reason's range."""
+"""Each reason allows exactly its range of differences between ncu and our counters."""
 
 from dataclasses import replace
 

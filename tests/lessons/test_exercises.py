@@ -1,4 +1,4 @@
-"""Exercises: the output for a wrong answer. An answer in C cannot kill Python."""
+"""Exercises show the right output for a wrong answer, and C cannot kill Python."""
 
 import gc
 import re

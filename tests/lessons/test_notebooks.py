@@ -103,7 +103,7 @@ def test_the_first_sections_run_and_their_exercises_can_be_solved(path, monkeypa
 def run_with_attempts(
     notebook: nbformat.NotebookNode, variants: int | None = None
 ) -> None:
-    """Run a lesson with answers to its exercises, and look at each verdict.
+    """Run a lesson with answers to its exercises, and check each verdict.
 
     variants: the number of wrong answers per exercise, and of right answers besides the
     published one; None: all of them, which takes the slow tier's time
@@ -272,7 +272,7 @@ def test_links_lead_somewhere(path):
 
 @notebooks
 def test_in_colab_each_link_is_absolute_and_leads_somewhere(path):
-    """Colab shows a notebook without the files beside it."""
+    """Colab shows a notebook without the files next to it."""
     places = {place.lower() for place in glossary()}
     near, far = (
         re.findall(r"\]\(([^)\s]+)", re.sub(r"`[^`]*`", "", prose_of(one)))
@@ -417,9 +417,9 @@ def run(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     resources = {"metadata": {"path": str(NOTEBOOKS)}}
     client = NotebookClient(notebook, timeout=SECONDS, resources=resources)
     paths = [str(ROOT / "lib"), str(ROOT), os.environ.get("PYTHONPATH", "")]
-    # If the lab cannot be imported, fail here instead of fetching another one.
+    # If the lab cannot be imported, the run fails instead of fetching another one.
     ours = {"PYTHONPATH": os.pathsep.join(paths), "GIT_ALLOW_PROTOCOL": "file"}
-    # Beside other tests, threads that spin while they wait are ten times slower.
+    # Next to other tests, threads that spin while they wait are ten times slower.
     ours["OMP_WAIT_POLICY"] = "passive"
     ours["WEFT_SMALL"] = "1"
     client.execute(env=os.environ | ours)

@@ -137,7 +137,7 @@ def _others(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def _exchanged(node: ast.Subscript) -> Iterator[ast.Subscript]:
-    """Yield a[row * n + col] with each two of its names exchanged."""
+    """Yield a[row * n + col] with each pair of its names exchanged."""
     names = [each for each in ast.walk(node.slice) if isinstance(each, ast.Name)]
     for at, first in enumerate(names):
         for other in names[at + 1 :]:

@@ -833,7 +833,7 @@ def test_what_the_linker_says_of_shared_memory():
     assert "49152" in str(explanation) and "\n" not in str(explanation)
 
 
-# Messages of numba-cuda in Colab: its own linker, nvJitLink, and the driver.
+# Messages of numba-cuda in Colab: from its own linker, nvJitLink, and the driver.
 TOO_NEW = {
     "LinkerError": "[222] Call to cuLinkAddData results in CUDA_ERROR_UNSUPPORTED_PTX_"
     "VERSION\nptxas application ptx input, line 9; fatal   : Unsupported .version 8.5; "
