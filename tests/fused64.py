@@ -34,7 +34,7 @@ The roundings inside a sum are also alike: between two powers of two, adding the
 number rounds off the same amount. Then only the worst-case bound holds: a term takes
 part in at most as many additions as its chain has, and each addition rounds by at most
 ULP of the partial sum (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed.,
-4.2). A tensor core adds 8 products or more at once and truncates by MMA = 8 ULP, which
+4.2). A tensor core adds 8 products or more together and truncates by MMA = 8 ULP, which
 amounts to the same. So terms with m > 1 add ULP chain |term| to the root.
 
 The following are alike: places of conv2's output whose 3 x 3 pixels of p1 are equal in

@@ -58,7 +58,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Case:
-    """A case of a program. marks: its faults; lines: all that may be reported."""
+    """A case of a program. marks: its faults; lines: those that a report may name."""
 
     name: str
     marks: tuple[Mark, ...]

@@ -511,7 +511,7 @@ def into(c, a, b, m, n, k):
 
 
 ADD, MM = (add_reference, MAP), (np.matmul, MATMUL)
-# An entry: the subject of the check, its reference and options, the refusal's words.
+# An entry is the checked object, its reference and options, and the refusal's words.
 WRONG = [
     (writes_nan, *ADD, "an undefined operation .* 0 / 0"),
     (writes_nothing, *ADD, "no thread stores into it"),

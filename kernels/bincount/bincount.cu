@@ -1,4 +1,4 @@
-/* bincount.cu -- how often each of many numbers occurs: rungs and launcher.
+/* bincount.cu -- counts of the occurrences of numbers: rungs and launcher.
  *
  * At best, a bincount reads each number once and writes each count once. Unlike
  * a histogram of bytes, it may have more bins than fit in shared

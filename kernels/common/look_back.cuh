@@ -22,7 +22,7 @@
 
 enum tile_status { TILE_EMPTY, TILE_SUM, TILE_PREFIX };
 
-/* What a tile has published. T: float, or an integer of 32 bits. */
+/* The state that a tile has published. T: float, or an integer of 32 bits. */
 template <class T> struct tile_state {
     unsigned status; // enum tile_status
     T value;

@@ -41,7 +41,7 @@ static __global__ void matmul_naive(float *c, const float *a, const float *b,
 static int launch(const struct product *q, cudaStream_t stream) {
     const dim3 block(SIDE, SIDE);
     // A grid has at most MAX_GRID blocks in y, which numbers the columns in
-    // this rung. Further launches compute the remaining columns, from col0 on.
+    // this rung. Further launches compute the remaining columns: col0 and up.
     const size_t columns = CEIL_DIV((size_t)q->n, SIDE);
     for (size_t done = 0; done < columns; done += MAX_GRID) {
         const size_t left = columns - done;

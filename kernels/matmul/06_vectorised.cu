@@ -4,7 +4,7 @@
  *              address: 142 instructions in addition to 512 multiply-adds and
  *              32 loads from shared memory. nvcc merges these loads in fours.
  *              In a, the four are neighbours along k, so loads fetch 4 steps of
- *              k at once, which occupy 32 registers.
+ *              k at a time, which occupy 32 registers.
  * Idea:        use float4 for all loads and stores. The tile of a is transposed
  *              on its way to shared memory, so that a thread's rows are
  *              adjacent.

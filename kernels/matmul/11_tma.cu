@@ -10,7 +10,7 @@
  *             arrival: ../common/hopper.cuh describes the ring. TMA fills in
  *             zeros beyond the edges.
  *          2. a keeps its layout, rows along k: TMA swizzles its 16-byte
- *             chunks, so that a thread reads four steps of k at once without
+ *             chunks, so that a thread reads four steps of k per load without
  *             conflicts.
  *          3. The multiply-adds run back and forth, in an order that the
  *             compiler must keep: see multiply() in tma_multiply.cuh.

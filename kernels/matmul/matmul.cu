@@ -26,7 +26,7 @@
  *                          rungs 20 and 21
  *     wgmma.cuh            the instruction, on a GPU and on a CPU
  *     wgmma_*              rungs 30 to 32: tile (the ring), store, parts (k in
- *                          parts), launch, us (how long they would take)
+ *                          parts), launch, us (their estimated time)
  *
  * A new rung is one file (matmul.h describes its contents) and its name in the
  * list below. Within a precision, the list goes from slow to fast. A call

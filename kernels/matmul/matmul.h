@@ -15,7 +15,7 @@
 #define WEFT_MATMUL_H
 #include "common/launch.cuh"
 
-/* The arguments of a kernel besides the arrays and their sizes. */
+/* A kernel's arguments other than the arrays and their sizes. */
 struct extras {
     size_t step_a, step_b, step_c; /* elements from one matrix of a batch to the
                                     * next; block z processes matrix z */

@@ -240,9 +240,9 @@ PTX_INLINE void for_each_step(char *ring, copies<S> from, int m, int n, int k,
     }
 }
 
-/* Store one instruction's sums (16,8) to c from (row,col) on. Two lanes that
- * hold neighbouring pairs of two rows exchange them, so that each lane has four
- * sums of one row. */
+/* Store one instruction's sums (16,8) to c, starting at (row,col). Two lanes
+ * that hold neighbouring pairs of two rows exchange them, so that each lane has
+ * four sums of one row. */
 PTX_INLINE void store_sums(float *c, int m, int n, size_t row, size_t col,
                            const float sums[4], const struct extras &x) {
     const int lane = threadIdx.x % 32;

@@ -1,4 +1,4 @@
-/* bincount.c -- how often each of many numbers occurs, in plain C.
+/* bincount.c -- counts of the occurrences of numbers, in plain C.
  *
  * Each thread has four tables if they fit in the L1 cache, since an addition
  * waits for an earlier one to the same count. Otherwise, it has one table. A

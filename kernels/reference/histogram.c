@@ -1,4 +1,4 @@
-/* histogram.c -- how often each byte occurs, in plain C.
+/* histogram.c -- counts of each byte's occurrences, in plain C.
  *
  * An addition in memory takes several cycles, and the next addition to the same
  * count waits for it. So a thread has 16 tables: neighbours in x use different

@@ -19,7 +19,7 @@ enum {
     ACROSS = 4,      // vectors of sums kept side by side
     ALONE = 16,      // with fewer pieces, a second thread costs more than it
                      // saves
-    APART = 1 << 21, // from this count on, stores skip the caches
+    APART = 1 << 21, // with this count or more, stores skip the caches
     PATIENCE = 1000  // checks of other threads' progress before helping
 };
 

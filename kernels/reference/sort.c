@@ -303,8 +303,8 @@ static uint32_t compare_keys(const uint32_t *x, size_t count,
     return differ;
 }
 
-/* Split the bits that differ into as few digits as possible, from the lowest
- * bit on. Returns the number of passes; pass p begins at bit shifts[p]. */
+/* Split the bits that differ into as few digits as possible, starting at the
+ * lowest bit. Returns the number of passes; pass p begins at bit shifts[p]. */
 static int split_bits(uint32_t differ, int wide, uint32_t shifts[4],
                       uint32_t *digits) {
     if (!differ) return 0;
@@ -343,7 +343,7 @@ static void aim_before_end(struct pass *p, const struct rooms *rooms,
     aim_pass(p, pairs && !left ? NULL : rooms->at[left % 2]);
 }
 
-/* Run passes over all words, from the lowest digit on. */
+/* Run passes over all words, starting with the lowest digit. */
 static void run_passes(struct pass p, const struct rooms *rooms,
                        uint32_t differ, struct lines *all, int threads) {
     uint32_t shifts[4];

@@ -1,8 +1,8 @@
 /* topk.c -- the k largest numbers of each row in plain C.
  *
  * A thread compares vectors with a threshold, and copies the few numbers above
- * it to a buffer. A full buffer is pruned to its k best entries, the least of
- * which is the next threshold. The first threshold is a floor from a sample:
+ * it to a buffer. A full buffer is pruned to its k best entries, the smallest
+ * of which is the next threshold. The first threshold is a floor from a sample:
  * the k-th largest of the maxima of many groups. At least k numbers reach it,
  * so a row in ascending order costs no more than one in random order. Threads
  * take a row each or, if there are few rows, a share of a row each. Entries of
@@ -19,9 +19,9 @@
 
 enum {
     FEW = 32,         // maximum number of entries sorted by counting
-    SPARE = 256,      // entries of a buffer, at least, beyond the k best
+    SPARE = 256,      // minimum number of entries beyond the k best
     VECTORS = 4,      // vectors compared before a branch
-    MAXIMA = 256,     // vectors of maxima that find_floor() keeps, at most
+    MAXIMA = 256,     // maximum number of vectors in find_floor()
     PIECE = 1 << 20,  // numbers between interrupt checks
     SHORT = 1 << 12,  // length of a row that is entirely in the sample
     SHARED = 1 << 16, // minimum length of a row that threads share
@@ -92,7 +92,7 @@ static void sort_few(entry *e, size_t count) {
 }
 
 /* Move the k largest of `count` entries, of which no two are equal, to the
- * front. e[k - 1] becomes the least of these. */
+ * front. e[k - 1] becomes the smallest of these. */
 static void select_best(entry *e, size_t count, size_t k) {
     uint64_t seed = count;
     while (count > FEW) {

@@ -14,7 +14,7 @@
 
 enum { PATIENCE = 100 };
 
-/* The way back of a block: `earlier` is the sum of the tiles from `end` on. */
+/* The way back of a block: `earlier` is the sum of tiles `end` and up. */
 struct way {
     unsigned end;
     float earlier;

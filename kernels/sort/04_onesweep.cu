@@ -17,9 +17,9 @@
 #include "tile.cuh"
 
 /* The state that a tile has published for a digit, in 32 bits: 64 bits, as in
- * common/look_back.cuh, would cost twice the traffic. 0: nothing. 1 or more:
- * its own count + 1. With the highest bit: the digit's place after the tile,
- * which includes the keys with smaller digits. */
+ * common/look_back.cuh, would cost twice the traffic. 0: no state yet. 1 or
+ * more: its own count + 1. With the highest bit: the digit's place after the
+ * tile, which includes the keys with smaller digits. */
 enum : unsigned { PLACE = 0x80000000u };
 
 struct digit_states {

@@ -38,8 +38,8 @@ struct sort_pass {
     unsigned count, shift;       // shift: the position of the digit's last bit
     struct sort_order order;
 
-    /* Return the rank of a key. If the compiler did not know whether keys are
-     * floats, each rank would take eight more instructions. */
+    /* Return the rank of a key. FLOAT is a constant because each rank would
+     * otherwise take eight more instructions. */
     template <bool FLOAT>
     __device__ __forceinline__ unsigned rank(unsigned key) const {
         return (FLOAT ? rank_float(key) : key) ^ order.flips;

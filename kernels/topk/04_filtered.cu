@@ -79,8 +79,8 @@ struct collector {
     unsigned count; // the same in all lanes
 
     /* Add those of the lanes' numbers that reach the floor; least is the
-     * floor's number. A lane has four of them from column `first` on. Return
-     * whether the next call may lack room. */
+     * floor's number. A lane has four of them, starting at column `first`.
+     * Return whether the next call may lack room. */
     __device__ __forceinline__ bool add(four v, size_t first, size_t columns,
                                         entry floor, float least) {
         entry e[4] = {NOTHING, NOTHING, NOTHING, NOTHING};

@@ -89,8 +89,8 @@ struct division {
     entry *best;
 };
 
-/* Select with WIDTH threads, a warp or a block, per part of a row. Its entries
- * have columns from the part's beginning on. */
+/* Select with WIDTH threads, a warp or a block, per part of a row. Columns in
+ * entries count from the part's beginning. */
 template <unsigned WIDTH, bool WIDE>
 static __global__ void __launch_bounds__(THREADS)
     select_in_shared(struct selection s, struct division d, struct room r) {

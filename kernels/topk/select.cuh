@@ -27,7 +27,7 @@ struct search {
     unsigned counts[DIGITS];
 };
 
-/* The numbers of a row among which a search looks, as one of its blocks sees
+/* The numbers of a row that are searched, as one of the row's blocks reads
  * them: x, or the candidates that a filter has found in it. */
 struct source {
     const float *x;

@@ -107,7 +107,7 @@ sort_shared(entry *entries_s, unsigned count, unsigned own) {
         }
 }
 
-/* Return the least power of 2 that is not below `count`. */
+/* Return the smallest power of 2 that is at least `count`. */
 static __host__ __device__ __forceinline__ size_t round_up(size_t count) {
     size_t power = 1;
     while (power < count) power *= 2;

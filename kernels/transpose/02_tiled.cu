@@ -10,7 +10,7 @@
  * Lesson:     notebooks/07a_memory.ipynb, "Transpose" */
 #include "transpose.cuh"
 
-/* Like transpose_naive(), but a block transposes a tile in shared memory. */
+/* Do what transpose_naive() does, but transpose a tile in shared memory. */
 static __global__ void transpose_tiled(float *y, const float *x, unsigned rows,
                                        unsigned cols) {
     __shared__ float tile[32][32];

@@ -10,7 +10,7 @@
  * Lesson:     notebooks/07a_memory.ipynb, "Transpose" */
 #include "transpose.cuh"
 
-/* Like transpose_tiled(), but an unused column shifts each row by one bank. */
+/* Do what transpose_tiled() does, with an unused column to shift the rows. */
 static __global__ void transpose_padded(float *y, const float *x, unsigned rows,
                                         unsigned cols) {
     __shared__ float tile[32][33];

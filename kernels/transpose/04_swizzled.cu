@@ -9,8 +9,8 @@
  * Lesson:     notebooks/07a_memory.ipynb, exercise 3 */
 #include "transpose.cuh"
 
-/* Like transpose_tiled(), but each row of the tile is permuted, so no shared
- * memory is wasted. */
+/* Do what transpose_tiled() does, but permute each row of the tile, which
+ * wastes no shared memory. */
 static __global__ void transpose_swizzled(float *y, const float *x,
                                           unsigned rows, unsigned cols) {
     __shared__ float tile[32][32];

@@ -11,8 +11,8 @@
  * Lesson:     notebooks/07a_memory.ipynb, "How close to a copy?" */
 #include "transpose.cuh"
 
-/* Like transpose_padded(), but in blocks of 32 x 8: a thread has four loads in
- * flight. */
+/* Do what transpose_padded() does in blocks of 32 x 8: a thread has four loads
+ * in flight. */
 static __global__ void transpose_strips(float *y, const float *x, unsigned rows,
                                         unsigned cols) {
     __shared__ float tile[32][33];

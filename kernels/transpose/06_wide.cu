@@ -15,7 +15,7 @@
 
 enum { SIDE = 64, STRIPS = 4, STRIP = SIDE / STRIPS };
 
-/* Like transpose_strips(), but with loads and stores of four numbers. */
+/* Do what transpose_strips() does, with loads and stores of four numbers. */
 static __global__ void transpose_wide(float *y, const float *x, unsigned rows,
                                       unsigned cols) {
     __shared__ float tile[SIDE][SIDE + 1];

@@ -1,4 +1,4 @@
-"""A record is written section by section, and a comparison finds what differs."""
+"""A record is written section by section, and a comparison finds the differences."""
 
 import argparse
 import json

@@ -35,7 +35,7 @@ from weft.mnist.data import DataError
 # This keeps hypothesis's files out of the checkout.
 set_hypothesis_home_dir(store.cache_folder("hypothesis"))
 OURS = Short, BuildError, RewriteError, DataError
-LONGEST = 3000  # the most characters of an error message
+LONGEST = 3000  # maximum characters of an error message
 
 
 @dataclass(frozen=True)

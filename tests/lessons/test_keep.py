@@ -1,4 +1,4 @@
-"""keep() moves what a user would miss to another folder, and loses nothing."""
+"""keep() moves a user's own files to another folder, and loses none of them."""
 
 import importlib
 import json

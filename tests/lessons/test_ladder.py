@@ -1,4 +1,4 @@
-"""The shared functions of the matmul lessons: differences, one rung, results."""
+"""The shared functions of the matmul lessons: differences, single rungs and results."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_exercises_are_written_with_their_answers():
 @pytest.mark.slow
 @notebooks
 def test_runs_from_a_fresh_kernel_and_exercises_can_be_solved(path, monkeypatch):
-    """Run the source with its answers, each after its stub, mistakes and spellings.
+    """Run the source with its answers, each after its stub and after other answers.
 
     There is one run, since a kernel takes seconds to start. It covers the reader's run,
     too: there the stub remains, but no other cell uses its definitions (see below). The
@@ -105,8 +105,8 @@ def run_with_attempts(
 ) -> None:
     """Run a lesson with answers to its exercises, and check each verdict.
 
-    variants: the number of wrong answers per exercise, and of right answers besides the
-    published one; None: all of them, which takes the slow tier's time
+    variants: the number of wrong answers per exercise, and of right answers other than
+    the published one; None: all of them, which takes the slow tier's time
     """
     if not any(code_cells(notebook)):
         pytest.skip("text alone")
@@ -139,7 +139,7 @@ def run_with_attempts(
 
 @notebooks
 def test_every_exercise_is_tried_with_three_wrong_and_two_right_answers(path):
-    """The right answers do not include the exercise's own."""
+    """The count of right answers excludes the exercise's own."""
     for answer, check, *extra in lessons.exercises(read(find_source(path))):
         wrong, right = (lessons.variants(answer.source, cell.source) for cell in extra)
         counts = len(set(wrong)), len(set(right))

@@ -541,7 +541,7 @@ def test_out_of_memory_is_an_error_and_leaves_nothing_behind(target, rung):
     shape = replace(SHAPES[5], max_batch=80000)
     ready(target, rung).train(np.arange(4), 4)  # now the threads have their stacks
     with memory_limit(2**29):
-        for _ in range(8):  # each call allocates what it can before it fails
+        for _ in range(8):  # each call allocates memory before it fails
             with pytest.raises(OutOfMemory, match=r"[1-9]\d+ bytes asked"):
                 Cnn(target, rung, shape)
         cnn = ready(target, rung)

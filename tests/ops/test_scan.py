@@ -87,7 +87,7 @@ def test_pieces_of_plain_c(flags, count):
 
 
 def test_more_tiles_than_one_block_scans_at_once():
-    # The array has 1200 tiles, so many windows of 32 tiles.
+    # The array has 1200 tiles, and so more than one window of 32 tiles.
     x = draw(300_001)
     for rung in ("kogge_stone", "fixed_order"):
         want_scan(x, rung)

@@ -207,8 +207,8 @@ def test_what_the_launcher_refuses():
 @pytest.mark.slow
 def test_the_last_rung_reads_the_keys_five_times():
     (row,) = counted.rows("sort", [2**14], ["onesweep"])
-    # A run of 32 keys touches (32 + 7) / 8 sectors on average, not 4, and often lies
-    # in two requests.
+    # A run of 32 keys touches (32 + 7) / 8 sectors on average, not 4, and often spans
+    # two requests.
     assert 1 < row["over_floor"] < 1.25 and row["kernels"] == 5
 
 

@@ -78,7 +78,7 @@ def test_every_schedule_gives_the_same_bits(rung, schedules):
 
 
 def fool_sample(columns: int, low: float) -> torch.Tensor:
-    """Return a row whose numbers are above `low` only where no sample looks.
+    """Return a row whose numbers exceed `low` only where no sample reads.
 
     A sample begins with a sector whose number is a multiple of a power of 2.
     """

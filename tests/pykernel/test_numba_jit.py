@@ -82,7 +82,8 @@ def test_a_lessons_kernel_is_right(kernel):
 
 @pytest.mark.parametrize("device", ["cpu", *["cuda"] * HERE])
 def test_names_mean_what_they_mean(device):
-    """Kernels use cuda by another name, its parts, helpers, two arrays on a line."""
+    """Kernels use cuda by another name, its parts, helpers, and two arrays on a
+    line."""
     a = torch.arange(8, dtype=torch.float32, device=device)
     c = torch.zeros(8, device=device)
     numba_jit(halves)[2, TILE](c, a, 8)

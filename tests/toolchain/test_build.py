@@ -37,7 +37,7 @@ def run_python(script: str, lib=build.ROOT / "lib", **env: str):
     )
 
 
-# nvcc takes 3 to 15 s for each rung of the ladder from 03 on.
+# nvcc takes 3 to 15 s for each rung of the ladder from 03 upwards.
 LADDER = {p for p in CU if re.match(r"matmul/\d\d_", f"{p.parent.name}/{p.name}")}
 DEAR = {p for p in LADDER if p.name >= "03"}
 
