@@ -12,9 +12,9 @@ pictures  it draws with matplotlib: a block `with figure(...) as ax`, a call of 
 tables    it lays out text: a print() of padded columns or of a fixed heading, or an
           assignment of text that is put together
 helpers   a function that the lesson's text does not name, unless it is a kernel,
-          launches one or checks an answer. It must also do more than compute: it writes text,
-          or calls a function that is neither from Python, NumPy or PyTorch nor one
-          that only computes
+          launches one or checks an answer. It must also do more than compute: it writes
+          text, or calls a function that is neither from Python, NumPy or PyTorch nor
+          one that only computes
 
 A statement that launches (kernel[...](...), inspect(), train(), backward()), guesses,
 checks or asserts is not plumbing. The head of a block is plumbing if all of it is.

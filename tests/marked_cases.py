@@ -91,7 +91,7 @@ class Case:
 
     def _is_reported(self, mark: Mark, finding: Finding) -> bool:
         # A full stack is reported at the line that uses it next. Threads that wait for
-        # each other wait at several lines.
+        # each other may be at several lines.
         anywhere = finding.kind in {"stack", "deadlock", "hang"} & mark.kinds
         return mark.tells(finding) or (anywhere and finding.line in self.lines)
 

@@ -2,8 +2,8 @@
  *
  * Before:     rung 3 reads x twice, since it needs all counts before the first
  *             write.
- * Idea:       a block publishes the count of its tile, and adds the counts of
- *             the tiles before it back to one that has published its place, too
+ * Idea:       a block publishes the count of its tile. Then it adds the counts
+ *             of earlier tiles, back to one that has published its place, too
  *             (common/look_back.cuh). Loads are 16 bytes wide. The kept
  *             numbers are first collected in shared memory, so that all lanes
  *             of a warp write neighbours, starting at a multiple of 128 bytes.

@@ -2,10 +2,10 @@
  *
  * All threads first sort by the highest digit: each counts the digits of its
  * share, and the counts of all determine the places of its keys. Then a thread
- * takes one bucket after another, the keys with one value of that digit, and
- * sorts it in its caches by a radix sort from the least digit. If one bucket
- * has more than an eighth of the keys, all threads sort all keys from the least
- * digit instead. Bits that are equal in all keys need no pass.
+ * takes one bucket after another, the keys with one value of that digit. It
+ * sorts a bucket in its caches with a radix sort from the lowest digit. If one
+ * bucket has more than an eighth of the keys, all threads sort all keys from
+ * the least digit instead. Bits that are equal in all keys need no pass.
  *
  * In a pass through all of the memory, a key first goes to a line of 16 keys of
  * its digit. A full line is written whole, past the caches. Keys with values

@@ -3,7 +3,7 @@
  * Before:     a block of rung 8 waits for blocks that have begun. A device may
  *             suspend those blocks, or run them only after the waiting ones.
  * Idea:       a block that has read an empty state PATIENCE times loads that
- *             tile and computes its sum itself, for itself and for all others
+ *             tile. It computes the sum for itself and for all others
  *             (Smith, Levien and Owens, Decoupled Fallback, SPAA 2025). So no
  *             ticket is needed: the tile is blockIdx.
  * Prediction: the bytes of rung 8 where blocks run in order. Each tile that is

@@ -3,9 +3,9 @@
  * Before:     each pass of rung 3 reads the keys twice: to count, and to write.
  * Idea:       the number of keys with a digit does not depend on their order,
  *             so one kernel counts all four digits. In a pass, a tile publishes
- *             its counts of the 256 digits, and thread d adds the counts of
- *             digit d of the tiles before it, until it finds a tile that has
- *             published the sum of all (Adinets and Merrill, 2022).
+ *             its counts of the 256 digits. Thread d adds the earlier tiles'
+ *             counts of digit d, until it finds a tile that has published the
+ *             sum of all (Adinets and Merrill, 2022).
  * Prediction: 4 bytes for each key to count, and four times 4 read and 4
  *             written: 36. A run of keys with one digit begins and ends within
  *             a sector, which another request also writes: with 32 keys in a

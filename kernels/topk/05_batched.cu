@@ -10,9 +10,9 @@
  * Prediction: one read of x and, for a longer row, 16 k bytes per part. At
  *             most k threads have candidates, so their number is bounded for
  *             every order of x.
- * Limit:      the merge. If the parts have more than 8192 entries for it, or if
- *             not all possible candidates fit in shared memory, the row uses
- *             rung 4, or rung 3 if k is a large part of it. */
+ * Limit:      the merge. If the parts have more than 8192 entries, or shared
+ *             memory is too small for all possible candidates, the row uses
+ *             rung 4. If k is a large part of the row, it uses rung 3. */
 #include "select.cuh"
 
 enum {

@@ -1,8 +1,8 @@
 """Mutants of a function: its text with one slip each.
 
 A slip is a constant, a bound or an index off by one, a zero, another comparison or
-operator, exchanged indices, `and` for `or`, min() for max(), a condition without one of
-its sides or with a constant value, or a missing statement.
+operator, or exchanged indices. It may also be `and` for `or`, min() for max(), a
+condition without one of its sides or with a constant value, or a missing statement.
 """
 
 import ast

@@ -64,7 +64,7 @@ def result(function: Callable, args: Sequence[Any], gradients: bool) -> Found:
 
 
 def exactly(twin: Callable, args: Sequence[Any], gradients: bool) -> Found:
-    """Return what outcome() returns, for PyTorch's function in float64."""
+    """Return the same as result(), for PyTorch's function in float64."""
     try:
         return result(twin, [x.double() if is_float(x) else x for x in args], gradients)
     except (RuntimeError, ValueError, IndexError) as error:
@@ -213,7 +213,7 @@ def test_matmul_adds_c_and_a_bias_in_any_shape(a, b):
         return weft.matmul(a, b, **options, **named)
 
     torch.manual_seed(0)
-    columns = b[1:][-1:]  # none, if b is a vector
+    columns = b[1:][-1:]  # no columns if b is a vector
     a, b = torch.randn(a), torch.randn(b)
     args = [a, b, torch.randn((a @ b).shape), torch.randn(columns)]
     for gradients in (False, True):
