@@ -1,4 +1,4 @@
-"""The trained weights that come with the lab, with which lesson 15a begins.
+"""Train the weights that come with the lab, and with which lesson 15a begins.
 
 python tests/trained_weights.py trains the CNN for two epochs on the CPU by the schedule
 of the race. It writes lib/weft/mnist/files/trained.npz.

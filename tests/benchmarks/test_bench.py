@@ -165,7 +165,7 @@ print(count_faults())
 
 @pytest.mark.slow
 def test_memory_that_is_held_is_used_again():
-    # glibc keeps no large blocks for other threads, so this needs a process of its own.
+    # glibc keeps no large blocks for other threads, so this needs a separate process.
     command = [sys.executable, "-c", HELD]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     held, usual = map(int, done.stdout.split())
@@ -207,7 +207,7 @@ def test_a_slow_rung_gets_fewer_samples(monkeypatch):
         return bench_ops.SizedProblem({}, inputs, ours, torch.relu, 0.0, 1.0)
 
     monkeypatch.setitem(bench_ops.PROBLEMS, "relu", (make, (8,)))
-    monkeypatch.setattr(bench_ops, "SAMPLE", 0.0)  # a call per sample
+    monkeypatch.setattr(bench_ops, "SAMPLE", 0.0)  # one call per sample
     counts = []
     for seconds in (1e-9, 10.0):
         calls.clear()

@@ -142,7 +142,7 @@ def test_vector_types_take_arrays_of_their_components(k):
 
 
 def test_a_sum_in_volatile_memory_runs_in_lockstep_with_any_spacing():
-    """Harris's last warp. At first, `s[t] +=s[t + 2]` did not compile."""
+    """Harris's last warp contains `s[t] +=s[t + 2]`, which once did not compile."""
     halves = "s[t] +=s[t + 16]; s[t]+=s[t+8]; s[t] += s[t + 4]; s[t]+=s[t+2];"
     cell = load_cuda(
         f"__device__ void add(volatile float *s, int t) {{ {halves} s[t]+=s[t+1]; }}"

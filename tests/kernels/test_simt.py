@@ -524,7 +524,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 def test_guard_pages_leave_mappings_for_new_threads(simt):
-    """Linux allows 65530 mappings. Without any left, Thread.start() never returns."""
+    """Linux allows 65530 mappings. If none is left, Thread.start() never returns."""
     body = """
 runtime.simt_set_threads(120)
 assert lib.run_slow(pointer(out), 4000, 1000, 3) == 0

@@ -63,7 +63,7 @@ def test_every_rung_of_matmul_is_right_for_sizes_and_all_else_at_random(rung, ta
     assert verdict.runs >= 40 + wide and verdict.worst <= 1
 
 
-# With AVX-512 a load whose lanes are masked out does not fault; with SSE it does.
+# With AVX-512, a load whose lanes are masked out does not fault; with SSE, it does.
 MARCHES = ["native"] + ["x86-64"] * (platform.machine() == "x86_64")
 
 

@@ -37,7 +37,7 @@ EXPORT int run_opt_in(int *out, int bytes) {
     return error;
 }
 
-/* Two arrays that are too large only together. */
+/* Declare two arrays that are too large only together. */
 static __global__ void too_much_static(int *out) {
     __shared__ int a[8192], b[1];
     __shared__ int c[8192];
@@ -106,7 +106,7 @@ EXPORT int run_nested(int *count) {
     return direct + 1000 * cudaGetLastError();
 }
 
-/* The host side; returns the number of the first line that fails. */
+/* The host's checks return the number of the first line that fails. */
 #define EXPECT(condition) \
     if (!(condition)) return __LINE__
 EXPORT int run_host_api(void) {
