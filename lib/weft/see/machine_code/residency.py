@@ -109,7 +109,7 @@ class Occupancy:
 
     @property
     def blocks(self) -> int:
-        """The number of blocks that are resident at once; 0: the launch is refused."""
+        """The number of blocks on a multiprocessor; 0 if the launch is refused."""
         return min(count for count in self.fits.values() if count is not None)
 
     @property
@@ -237,7 +237,7 @@ def occupancy(
 
     threads: threads per block; None: the smallest size with the highest occupancy.
     shared: bytes of shared memory per block; for a kernel, only of dynamic shared
-    memory. registers: registers per thread, in place of the kernel's own number.
+    memory. registers: registers per thread, instead of the kernel's own number.
     arch: an architecture; None: that of this machine's GPU, or sm_90 without a GPU.
     Raises ArgumentError for sizes that no GPU supports.
     """
@@ -336,7 +336,7 @@ def _draw_warps(one: Occupancy, y: float) -> tuple[str, float]:
 
 
 def _draw_sizes(one: Occupancy, y: float) -> tuple[str, float]:
-    """Draw occupancy over the block size, marking the requested size."""
+    """Plot occupancy against block size, marking the requested size."""
     high, sweep = 96.0, one.sweep()
     out = [remark(0, y + 12, "occupancy")]
     out.append(remark(0, y + 26, "by block size"))

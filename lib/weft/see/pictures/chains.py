@@ -6,9 +6,9 @@
     draw_windows()                  how far tiles look back, in 100 schedules
 
 In the model, a few blocks run at a time, each in a slot. A block adds up its tile for
-some steps, and publishes a partial sum. It then waits until it knows the sum of all
-tiles before its own, publishes a final sum, and leaves its slot to the next block
-(Merrill and Garland, Single-pass parallel prefix scan with decoupled look-back, 2016).
+some steps, and publishes a partial sum. It then waits for the sum of all tiles before
+its own, publishes a final sum, and leaves its slot to the next block (Merrill and
+Garland, Single-pass parallel prefix scan with decoupled look-back, 2016).
 """
 
 from __future__ import annotations
@@ -100,9 +100,9 @@ def run_blocks(
 
 
 def _find_window(flags: Sequence[int], tile: int, look_back: bool) -> int:
-    """Return how many flags a tile needs to become final; 0: it cannot yet.
+    """Return the number of flags a tile needs to become final, or 0 if it cannot yet.
 
-    Tile 0 needs none, which counts as 1.
+    Tile 0 needs no flag, but counts as needing 1.
     """
     first = tile - 1
     while look_back and first >= 0 and flags[first] == PARTIAL:
@@ -149,7 +149,7 @@ def play_chain(look_back: bool = False) -> Drawing:
         f"{order}, {number}: {_describe_run(runs[key])}"
         for key, (order, number) in zip(runs, names)
     )
-    # At first, the chained scan hangs; look-back takes a ticket, and ends.
+    # The still picture shows a chained scan that hangs, or look-back, which finishes.
     start = 2, int(look_back)
     return Drawing(title, *size, base, sliders, frames, start, account)
 

@@ -5,9 +5,9 @@ the page's own colour; every other colour has one meaning everywhere (weft.base.
 
 The static picture is an <img>. Every front end shows it, even if a notebook is not
 trusted and its scripts and inline SVG are dropped. Where scripts run, the picture's own
-script moves the SVG from the image to a separate shadow root. So nothing clashes with
-the page. Sliders then exchange the contents of <g class="now">, and a button shows the
-picture full screen. Charts of matplotlib use the same output.
+script moves the SVG from the image to a separate shadow root, where it cannot clash
+with the page. Sliders then exchange the contents of <g class="now">, and a button shows
+the picture full screen. Charts of matplotlib use the same output.
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ def hatch(name: str, colour: str, angle: int) -> str:
     )
 
 
-Mark = Callable[[float, float], str]  # draw a legend's mark at x and y
+Mark = Callable[[float, float], str]  # draws a legend's mark at x and y
 
 
 def legend(

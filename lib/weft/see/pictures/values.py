@@ -35,7 +35,7 @@ class Values:
     array, not to the left. upright: whether a vector is drawn as a column, with each
     element next to the row that it belongs to. note: text after shape and type. blank:
     indices of elements without a known value, drawn as "?". indices: the position of a
-    row's indices. about: text in place of shape, type and note.
+    row's indices. about: text that replaces shape, type and note.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Values:
 
     @property
     def caption(self) -> str:
-        """The text beside or below the name."""
+        """The text next to the name or below it."""
         if self.about:
             return self.about
         size = " × ".join(str(n) for n in self.array.shape) or "1"
