@@ -53,7 +53,8 @@ def find_crossing(
     """Return the size from which `faster` needs less time than `slower`, or None.
 
     The function interpolates linearly on logarithmic axes. It returns None if `faster`
-    is behind at the largest size, and the smallest common size if it is always ahead.
+    needs more time at the largest size, and the smallest common size if it always needs
+    less.
     """
     sizes = sorted(set(slower) & set(faster))
     lead = [math.log(slower[size] / faster[size]) for size in sizes]

@@ -15,7 +15,7 @@ errors are relative: the root mean square of c's differences, divided by c's own
 the mean difference divided by c's root mean square, reveals errors of equal sign. On a
 CPU, tensor cores are simulated: they round a sum once, where a GPU's truncate it. heat,
 clock and ncu require a GPU; a CPU can check the others. The kernel in sums.cu uses
-wmma, so that any GPU from sm_70 on can run it.
+wmma, which any GPU of compute capability 7.0 or higher can run.
 
 As a program, `python -m weft.benchmarks.tensor`, this module launches the
 kernels that ncu profiles.

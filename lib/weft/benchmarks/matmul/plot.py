@@ -302,7 +302,7 @@ def _find(rows: Iterable[Row], key: tuple) -> Row | None:
 
 
 def name_of(row: Row) -> str:
-    """Return the name beside a mark."""
+    """Return the name to write next to a row's mark."""
     if row["impl"] in PEERS:
         return f"{PEERS[row['impl']]} {row['precision']}"
     return f"Numba {row['rung']}" if row["impl"] == "numba" else row["rung"]

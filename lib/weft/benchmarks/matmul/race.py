@@ -165,7 +165,7 @@ TIMER = {"cuda": "graph", "cpu": "wall"}
 LONGEST = {"cuda": 0.5, "cpu": 2.5}  # time limit in seconds for one call
 PROBE = {"cuda": "512", "cpu": "128"}  # the size at which a speed is first measured
 SECONDS = {"cuda": 0.8, "cpu": 2.0}  # seconds of timing per contender and race
-COOL_SECONDS = 5.0  # in place of SECONDS, if pauses take most of the time
+COOL_SECONDS = 5.0  # replaces SECONDS if pauses take most of the time
 # A contender SLOW times slower than the fastest, with calls of SLOW_SECONDS or more, is
 # timed only three times, since long calls vary less.
 SLOW, SLOW_SECONDS, THRICE = 5, 8e-3, 3

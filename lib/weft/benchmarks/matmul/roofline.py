@@ -4,7 +4,7 @@
 
 Bytes are those that must move: a and b read once and c written once. All rungs of a
 size therefore have the same x, and further traffic appears as distance from the roof.
-The right half spreads that column out: one rung beside the other, each with a letter
+The right half spreads that column out: the rungs are side by side, each with a letter
 that the list below explains. The roofs are "peak" rows among `rows` or in the cache.
 """
 

@@ -50,7 +50,7 @@ OUTPUTS = {  # number of elements in a layer's output
     "fc2": CLASSES,
 }
 LAYERS = [*OUTPUTS]
-# flops of a step per image, forward and backward.
+# Flops of a step per image, forward and backward.
 STEP_FLOPS = sum((1 + BACK[name]) * flops for name, flops in PRODUCTS.items())
 BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
 WHOLE = 4  # bytes of a number in full precision: gradients and parameters
