@@ -45,7 +45,7 @@ MARKS = {
 # (pattern of the name, short name, work, library). The first match counts.
 RULES: tuple[tuple[str, str, str, str], ...] = (
     (r"^Memcpy (\w+)", r"copy \1", "a copy between memories", "CUDA"),
-    (r"^Memset", "set", "fill memory with a byte", "CUDA"),
+    (r"^Memset", "set", "fills memory with a byte", "CUDA"),
     (
         r"triton_(poi|per|red|tem|mm)\w*?_fused_(\w+?)_(\d+)$",
         r"fused \2",
@@ -135,10 +135,10 @@ RULES: tuple[tuple[str, str, str, str], ...] = (
     (
         r"nll_loss_backward\w*",
         "nll_loss backward",
-        "gradient of the loss of the right class",
+        "gradient of the loss of the correct class",
         "ATen",
     ),
-    (r"nll_loss_forward\w*", "nll_loss", "the loss of the right class", "ATen"),
+    (r"nll_loss_forward\w*", "nll_loss", "the loss of the correct class", "ATen"),
     (
         r"max_pool_backward\w*",
         "max pool backward",
@@ -169,13 +169,13 @@ RULES: tuple[tuple[str, str, str, str], ...] = (
     (
         r"index_elementwise_kernel|vectorized_gather|index_select|indexSelect",
         "gather",
-        "takes rows by their numbers",
+        "selects rows by index",
         "ATen",
     ),
     (
         r"indexing_backward|index_put|scatter\w*",
         "scatter",
-        "puts or adds rows by their numbers",
+        "stores or adds rows by index",
         "ATen",
     ),
     (
@@ -185,7 +185,7 @@ RULES: tuple[tuple[str, str, str, str], ...] = (
         "ATen",
     ),
     (r"reduce_kernel", "reduce", "a reduction", "ATen"),
-    (r"cat_?array\w*|CatArray\w*", "cat", "puts tensors side by side", "ATen"),
+    (r"cat_?array\w*|CatArray\w*", "cat", "joins tensors along one axis", "ATen"),
     (r"distribution_elementwise\w*", "random", "random numbers", "ATen"),
     (r"elementwise_kernel", "elementwise", "one operation on each element", "ATen"),
     (r"at::native|at_cuda_detail", "", "", "ATen"),

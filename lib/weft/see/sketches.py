@@ -11,7 +11,7 @@ For lesson 08c, the bits of a number, and the lane of each element:
     bits({"fp32": (8, 23), "bf16": (8, 7)})
     lanes, registers = owners("a")            lane and register of each element
     fragments({"a": lanes}, lane=5)
-    ring(stages=8, places=4, latency=3)       a producer fills what consumers empty
+    ring(stages=8, places=4, latency=3)       a producer ahead of consumers
 
 One request of a warp, with the sectors it touches or the turns it needs at the banks:
 
@@ -60,10 +60,10 @@ def warps(block: tuple[int, int]) -> None:
 
 
 def rounds(*kinds: str, numbers: Sequence[float] = range(8)) -> None:
-    """Draw how lanes add each other's numbers, and each lane's number after each round.
+    """Draw how lanes add each other's numbers, round by round, and all interim results.
 
     kinds: "down" (a reduction: the sum ends in lane 0), "xor" (a reduction: all lanes
-    get the sum) or "up" (a scan); each gets a panel. Pale numbers are final or no
+    get the sum) or "up" (a scan). Each kind gets a panel. Pale numbers are final or no
     longer used. numbers: the initial numbers, whose count must be a power of two.
     """
     count = len(numbers)

@@ -56,7 +56,7 @@ _QUEUES = re.compile("Launch|Memcpy|Memset")
 
 @dataclass(frozen=True)
 class Span:
-    """A piece of work. row: such as "stream 7"; start: µs since the first span."""
+    """A piece of work. row: a name, e.g. "stream 7". start: µs since the first span."""
 
     row: str
     name: str
@@ -71,7 +71,7 @@ class Span:
 
 @dataclass
 class Timeline:
-    """Spans in the order of their start. target: "cuda", "cpu" or "model".
+    """Spans in order of their start times. target: "cuda", "cpu" or "model".
 
     date: the date of a measurement on another machine. note: other remarks.
     """

@@ -259,9 +259,9 @@ def thread(
 def memory(listing: str) -> None:
     """Draw variables at their addresses, with arrows from pointers to their targets.
 
-    listing: a program's output about its variables, a line for each: name, address,
-    size in bytes, value. A value that is an address (0x...) becomes an arrow. Variables
-    at distant addresses get separate rows, in the order of the listing.
+    listing: a program's output, with a line for each variable: name, address, size in
+    bytes, value. A value that is an address (0x...) becomes an arrow. Variables at
+    distant addresses get separate rows, in the order of the listing.
     """
     rows = _group_neighbours([_Variable.read(line) for line in listing.splitlines()])
     columns = max((row[-1].end - row[0].address) / 4 for row in rows)

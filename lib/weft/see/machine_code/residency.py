@@ -1,4 +1,4 @@
-"""occupancy(kernel, threads=256): how many blocks fit on a multiprocessor at once.
+"""occupancy(kernel, threads=256): the number of blocks that fit on a multiprocessor.
 
 A running block occupies a block slot, thread slots, registers and shared memory. The
 resource that runs out first is the limit. LIMITS lists the sizes by compute capability,
@@ -75,7 +75,7 @@ def limits_of(arch: str) -> Limits:
 
 @dataclass(frozen=True)
 class Occupancy:
-    """The block of a launch on one kind of GPU, and how many fit on a multiprocessor.
+    """A launch's block size and resources on one kind of GPU, and its occupancy there.
 
     threads: threads per block. registers: registers per thread. shared: bytes of shared
     memory per block, static and dynamic.
@@ -230,7 +230,7 @@ def occupancy(
     registers: int | None = None,
     arch: str | None = None,
 ) -> Occupancy:
-    """Return how many of a kernel's blocks fit on a multiprocessor, and the limit.
+    """Return a kernel's Occupancy: the number of blocks that fit, and the limit.
 
         occupancy(saxpy, threads=256)            a kernel, as for ptx()
         occupancy(registers=40, shared=16 << 10, threads=256, arch="sm_80")

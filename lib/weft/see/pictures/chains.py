@@ -1,7 +1,7 @@
 """Play a scan whose blocks wait for each other, in any order of blocks.
 
     run_blocks(order, slots=4)      the flags of all tiles after each step
-    play_chain()                    chained: sliders over the order, and the numbers
+    play_chain()                    chained: sliders for the order and the tiles
     play_chain(look_back=True)      with partial sums of several tiles
     draw_windows()                  how far tiles look back, in 100 schedules
 
@@ -126,7 +126,7 @@ FIRST, LEFT = 104.0, 150.0  # y of the first row, x of the first step
 
 
 def play_chain(look_back: bool = False) -> Drawing:
-    """Return the flags of eight tiles over time, four blocks at a time.
+    """Return the picture of eight tiles' flags over time; four blocks run at a time.
 
     Sliders select the order in which blocks begin, and where a block's tile comes from:
     its own index, or a ticket. Tiles need one, two or three steps for their own sums.
@@ -231,7 +231,7 @@ def count_windows(slots: int, seed: int = 0) -> Counter[int]:
 
 
 def draw_windows() -> Drawing:
-    """Return the lengths of look-back windows, with a slider over the slots."""
+    """Return a picture of the lengths of look-back windows, with a slider for slots."""
     counts = [count_windows(slots) for slots in RESIDENT]
     title = f"Flags that a tile needs: {SCHEDULES} schedules of {MANY} tiles"
     frames = {(at,): _draw_lengths(one) for at, one in enumerate(counts)}

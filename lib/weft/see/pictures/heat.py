@@ -32,7 +32,7 @@ SMALL = 440.0  # width of a picture of flat maps in pixels: a phone shows it leg
 
 @dataclass(frozen=True)
 class _Map:
-    """A heat map of an array's reads or writes. per: the count by element."""
+    """A heat map of an array's reads or writes. per: the number for each element."""
 
     number: int
     verb: str

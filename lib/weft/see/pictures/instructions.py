@@ -8,8 +8,8 @@ different threads with the same place happen together.
 
 Statements records, for each statement of a kernel, its names and loads, and whether it
 computes. programs() models the instructions without a GPU compiler. One
-instruction represents each access to global or shared memory, each statement that
-computes something (an operator or a call outside of an index), and each barrier.
+instruction represents each access to global or shared memory and each barrier. Another
+represents each statement that has an operator or a call outside of an index.
 Indices and the turns of a `for` loop are free, and local arrays are in registers. An
 instruction waits for the values that it uses. As in compiled code, loads move to the
 front of a straight piece of code. They do not move past a store to the same kind of

@@ -180,7 +180,7 @@ def words(moment: Moment, panel: Panel) -> str:
     """Write the current index expressions of an array, and the labels of its axes."""
     out = []
     for x, y, text, colour in lines_of(moment, panel):
-        # The colour is in a box before the text: blue text is too dark on black.
+        # A box before the text shows the colour, since blue text is too dark on black.
         out.append(svg.box(x, y - 8, 8, 8, colour=colour, fill=0.8, radius=1))
         out.append(label(x + 13, y, text, WORDS, mono=True))
     for x, y, text, anchor in axis_labels(moment, panel):

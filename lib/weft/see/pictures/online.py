@@ -57,7 +57,7 @@ def _draw_cells(
 
 
 def play_passes(numbers: Sequence[float], passes: Sequence[str]) -> Drawing:
-    """Return the picture of passes over a row, with a slider over the steps.
+    """Return the picture of passes over a row, with a slider for the steps.
 
     numbers: 1 to 16 finite numbers. passes: the name of each pass's result. The last
     pass also writes. Raises ArgumentError for other numbers, or if `passes` is empty.
@@ -100,7 +100,7 @@ def _draw_passes(
 
 
 def play_online(numbers: Sequence[float]) -> Drawing:
-    """Return the picture of an online softmax, with a slider over the numbers.
+    """Return the picture of an online softmax, with a slider for the numbers.
 
     numbers: 1 to 16 finite numbers. Two bars show the sum before and after each number.
     The old sum shrinks if the number is a new maximum. Raises ArgumentError for other

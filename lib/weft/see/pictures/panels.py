@@ -276,7 +276,7 @@ def _place_together(
     taken = sum(p.gutter + p.before + p.grid.width + 16 for p in rows)
     taken += sum(max(0.0, p.words - p.grid.width) + p.after for p in rows)
     free = WIDTH - 2 * EDGE - taken - 26
-    # A separate row would take more height, so wide arrays may be a little smaller.
+    # A separate row would need more height, so wide arrays may be a little smaller.
     if len(wide) > 3 or free < 200 * len(wide):
         return [], top
     out = beside(wide, "above", EDGE, top, free)

@@ -53,7 +53,7 @@ def play_rounds(
     write: Callable[[Any], str] = "{:g}".format,
     title: str = "",
 ) -> Drawing:
-    """Return the picture of rounds, with a slider over the rounds.
+    """Return the picture of rounds, with a slider for the rounds.
 
     values: the values of the places before the first round. merge: the function of a
     place's own value and the source's. write: writes a value. title: by default, the
@@ -111,7 +111,7 @@ class Board:
         self.texts, self.rounds, self.wide = texts, rounds, wide
 
     def draw_until(self, last: int) -> list[str]:
-        """Draw the rows up to `last`; the rows to come are outlines."""
+        """Draw the rows up to `last`; later rows are only outlines."""
         parts = [self._draw_row(row, row <= last) for row in range(len(self.texts))]
         parts += [self._draw_arrows(row, row == last) for row in range(1, last + 1)]
         return [*parts, remark(EDGE, 44, self.describe(last))]

@@ -3,9 +3,9 @@
     draw_compaction([3, 8, 4, 7], [False, True, True, False])
     play_scans([3, 1, 7, 0, 4, 1, 6, 3])      Kogge-Stone next to Brent-Kung
 
-list_kogge_stone() and list_brent_kung() also return rounds for play_rounds() (Kogge and
-Stone, A parallel algorithm for the efficient solution of a general class of recurrence
-equations, 1973; Brent and Kung, A regular layout for parallel adders, 1982).
+list_kogge_stone() and list_brent_kung() also return rounds for play_rounds(). Sources:
+Kogge and Stone, A parallel algorithm for the efficient solution of a general class of
+recurrence equations, 1973. Brent and Kung, A regular layout for parallel adders, 1982.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LONGEST = 16  # maximum count of numbers
 
 
 def draw_compaction(numbers: Sequence[int], kept: Sequence[bool]) -> Drawing:
-    """Return the picture of a compaction, with a slider over its three steps.
+    """Return the picture of a compaction, with a slider for its three steps.
 
     numbers: 1 to 16 numbers. kept: whether each of them is kept. The arrows lead to
     places in the output, which the exclusive scan supplies. Raises ArgumentError for
@@ -129,7 +129,7 @@ def _check_count(name: str, count: int) -> None:
 
 
 def play_scans(values: Sequence[float]) -> Drawing:
-    """Play both scans of values side by side, with one slider over the rounds.
+    """Play both scans of values side by side, with one slider for the rounds.
 
     values: 2, 4 or 8 numbers that are short enough for two players side by side. Raises
     ArgumentError for others.
