@@ -195,7 +195,7 @@ def _compare(gbs: float, copy: float) -> dict[str, float]:
 
 
 def _make_copy(problem: SizedProblem) -> Contender:
-    """Return the copy of the first input, or of as many bytes, as a contender."""
+    """Return a contender that copies the first input, or as many bytes."""
     copy, x = cases_file("copy").OP.function(), problem.inputs[0]
     if x.dtype != torch.float32:
         x = torch.ones(-(-x.nbytes // 4), device=x.device)

@@ -271,7 +271,7 @@ def time_relu(sizes: Sequence[int], device: str) -> list[Row]:
 
 @guard_figure
 def plot_times(rows: Sequence[Row]) -> Figure:
-    """Draw time over size for this machine and for other GPUs, with hollow marks."""
+    """Draw time against size for this machine and for other GPUs, with hollow marks."""
     elsewhere = load_elsewhere("relu")
     lines = [(rows, "cpu", "o-", WRITTEN), (rows, "cuda", "o-", READ)]
     lines += [(file["rows"], "cuda", m, READ) for file, m in zip(elsewhere, MARKS)]

@@ -292,7 +292,7 @@ def plot_distances(
 def _draw_lines(
     ax: Axes, rows: list[Row], key: str, group: str, names: dict[int, str], local: bool
 ) -> None:
-    """Draw the rows' speeds over `key`, with a line for each value of `group`."""
+    """Draw the rows' speeds against `key`, with a line for each value of `group`."""
     for colour, value in zip(COLOURS, sorted(names)):
         points = sorted((r[key], r["tbs"]) for r in rows if r[group] == value)
         look = {"color": colour, "mfc": kit.fill_of(colour, local), "ms": 6, "lw": 1}

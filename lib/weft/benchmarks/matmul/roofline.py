@@ -1,4 +1,4 @@
-"""Draw the roofline of the matmul ladder: TFLOP/s over flops per byte.
+"""Draw the roofline of the matmul ladder: TFLOP/s against flops per byte.
 
     plot_roofline(rows)
 
@@ -39,7 +39,7 @@ from .comparison import (
 )
 from .plot import KEY, MARKS, colour_of, name_of, write_caption
 
-# A phone shows a figure of this width, in SVG points, with text of 9 pixels.
+# A phone shows the text of a figure of this width, in SVG points, 9 pixels high.
 WIDE = 430
 LEFT, RIGHT = 3.0, 3e3  # flops per byte at the ends of the left half
 COLUMNS, LINE = 3, 15  # columns of the list, and the height of its lines

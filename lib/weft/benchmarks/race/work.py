@@ -161,7 +161,7 @@ _FUSED = {
 
 
 def _count_layer_bytes(section: str, batch: int) -> float | None:
-    """Return the bytes of a section with a single layer in fp32, else None."""
+    """Return the bytes of a section with one layer in fp32; None for other sections."""
     direction, _, name = section.partition(".")
     if name not in OUTPUTS:
         return None
