@@ -45,7 +45,7 @@ def test_kept_numbers_move_to_their_exclusive_scan():
 
 @pytest.mark.parametrize("numbers, kept", [([], []), (range(17), [1] * 17), ([1], [])])
 def test_a_compaction_that_has_no_room_is_refused(numbers, kept):
-    with pytest.raises(ArgumentError, match="1 to 16 have room"):
+    with pytest.raises(ArgumentError, match="equal counts, 1 to 16"):
         draw_compaction(numbers, kept)
 
 

@@ -1,14 +1,14 @@
 """Play a scan whose blocks wait for each other, in any order of blocks.
 
     run_blocks(order, slots=4)      the flags of all tiles after each step
-    play_chain()                    chained: sliders over the order, and the numbers
+    play_chain()                    chained: sliders for the order and the tiles
     play_chain(look_back=True)      with partial sums of several tiles
     draw_windows()                  how far tiles look back, in 100 schedules
 
 In the model, a few blocks run at a time, each in a slot. A block adds up its tile for
-some steps, and publishes a partial sum. It then waits until it knows the sum of all
-tiles before its own, publishes a final sum, and leaves its slot to the next block
-(Merrill and Garland, Single-pass parallel prefix scan with decoupled look-back, 2016).
+some steps, and publishes a partial sum. It then waits for the sum of all tiles before
+its own, publishes a final sum, and leaves its slot to the next block (Merrill and
+Garland, Single-pass parallel prefix scan with decoupled look-back, 2016).
 """
 
 from __future__ import annotations
@@ -100,9 +100,9 @@ def run_blocks(
 
 
 def _find_window(flags: Sequence[int], tile: int, look_back: bool) -> int:
-    """Return how many flags a tile needs to become final; 0: it cannot yet.
+    """Return the number of flags a tile needs to become final, or 0 if it cannot yet.
 
-    Tile 0 needs none, which counts as 1.
+    Tile 0 needs no flag, but counts as needing 1.
     """
     first = tile - 1
     while look_back and first >= 0 and flags[first] == PARTIAL:
@@ -126,7 +126,7 @@ FIRST, LEFT = 104.0, 150.0  # y of the first row, x of the first step
 
 
 def play_chain(look_back: bool = False) -> Drawing:
-    """Return the flags of eight tiles over time, four blocks at a time.
+    """Return the picture of eight tiles' flags over time; four blocks run at a time.
 
     Sliders select the order in which blocks begin, and where a block's tile comes from:
     its own index, or a ticket. Tiles need one, two or three steps for their own sums.
@@ -149,7 +149,7 @@ def play_chain(look_back: bool = False) -> Drawing:
         f"{order}, {number}: {_describe_run(runs[key])}"
         for key, (order, number) in zip(runs, names)
     )
-    # At first, the chained scan hangs; look-back takes a ticket, and ends.
+    # The still picture shows a chained scan that hangs, or look-back, which finishes.
     start = 2, int(look_back)
     return Drawing(title, *size, base, sliders, frames, start, account)
 
@@ -231,7 +231,7 @@ def count_windows(slots: int, seed: int = 0) -> Counter[int]:
 
 
 def draw_windows() -> Drawing:
-    """Return the lengths of look-back windows, with a slider over the slots."""
+    """Return a picture of the lengths of look-back windows, with a slider for slots."""
     counts = [count_windows(slots) for slots in RESIDENT]
     title = f"Flags that a tile needs: {SCHEDULES} schedules of {MANY} tiles"
     frames = {(at,): _draw_lengths(one) for at, one in enumerate(counts)}

@@ -4,7 +4,7 @@
     play_online([3, 1, 7, 0])
 
 Sliders move a thread through the row. play_online() shows how the old sum shrinks when
-a larger number comes (Milakov and Gimelshein, Online normalizer calculation for
+a larger number is read (Milakov and Gimelshein, Online normalizer calculation for
 softmax, 2018).
 """
 
@@ -27,7 +27,7 @@ BAR, HIGH = 172.0, 30.0  # y of the old sum's bar, and the height of a bar
 
 
 def _check_row(name: str, numbers: Sequence[float]) -> None:
-    """Raise ArgumentError unless the numbers are finite and have room."""
+    """Raise ArgumentError unless the numbers are finite, and few enough to draw."""
     if not 1 <= len(numbers) <= LONGEST:
         count = len(numbers)
         raise ArgumentError(f"{name}: {count} numbers; 1 to {LONGEST} have room")
@@ -57,10 +57,10 @@ def _draw_cells(
 
 
 def play_passes(numbers: Sequence[float], passes: Sequence[str]) -> Drawing:
-    """Return the picture of passes over a row, with a slider over the steps.
+    """Return the picture of passes over a row, with a slider for the steps.
 
-    numbers: 1 to 16 numbers; passes: what each pass computes. The last one also writes.
-    Raises ArgumentError for other numbers, or without passes.
+    numbers: 1 to 16 finite numbers. passes: the name of each pass's result. The last
+    pass also writes. Raises ArgumentError for other numbers, or if `passes` is empty.
     """
     _check_row("play_passes", numbers)
     if not passes:
@@ -100,10 +100,11 @@ def _draw_passes(
 
 
 def play_online(numbers: Sequence[float]) -> Drawing:
-    """Return the picture of an online softmax, with a slider over the numbers.
+    """Return the picture of an online softmax, with a slider for the numbers.
 
-    numbers: 1 to 16 finite numbers; else ArgumentError. Two bars show the sum before
-    and after each number: it shrinks if the number is a new maximum.
+    numbers: 1 to 16 finite numbers. Two bars show the sum before and after each number.
+    The old sum shrinks if the number is a new maximum. Raises ArgumentError for other
+    numbers.
     """
     _check_row("play_online", numbers)
     pairs = [(-math.inf, 0.0)]
@@ -132,7 +133,7 @@ Pairs = Sequence[tuple[float, float]]  # the maximum and the sum after each numb
 
 
 def _describe_step(numbers: Sequence[float], pairs: Pairs, at: int) -> str:
-    """Describe what the number does to the maximum and to the sum."""
+    """Describe how the number changes the maximum and the sum."""
     number, (before, _), (most, total) = numbers[at - 1], pairs[at - 1], pairs[at]
     now = f"sum {total:.3f}"
     if at == 1:

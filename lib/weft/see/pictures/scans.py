@@ -1,11 +1,11 @@
 """Draw where the kept numbers of a list go, and play the scans of a block.
 
     draw_compaction([3, 8, 4, 7], [False, True, True, False])
-    play_scans([3, 1, 7, 0, 4, 1, 6, 3])      Kogge-Stone beside Brent-Kung
+    play_scans([3, 1, 7, 0, 4, 1, 6, 3])      Kogge-Stone next to Brent-Kung
 
-list_kogge_stone() and list_brent_kung() also return rounds for play_rounds() (Kogge and
-Stone, A parallel algorithm for the efficient solution of a general class of recurrence
-equations, 1973; Brent and Kung, A regular layout for parallel adders, 1982).
+list_kogge_stone() and list_brent_kung() also return rounds for play_rounds(). Sources:
+Kogge and Stone, A parallel algorithm for the efficient solution of a general class of
+recurrence equations, 1973. Brent and Kung, A regular layout for parallel adders, 1982.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ LONGEST = 16  # maximum count of numbers
 
 
 def draw_compaction(numbers: Sequence[int], kept: Sequence[bool]) -> Drawing:
-    """Return the picture of a compaction, with a slider over its three steps.
+    """Return the picture of a compaction, with a slider for its three steps.
 
-    numbers: 1 to 16 numbers; kept: whether each of them is kept. The arrows carry the
-    exclusive scan, which is the place in the output. Raises ArgumentError for other
-    counts.
+    numbers: 1 to 16 numbers. kept: whether each of them is kept. The arrows lead to
+    places in the output, which the exclusive scan supplies. Raises ArgumentError for
+    other counts.
     """
     if not 1 <= len(numbers) <= LONGEST or len(kept) != len(numbers):
         raise ArgumentError(
-            f"draw_compaction: {len(numbers)} numbers and {len(kept)} marks; 1 to "
-            f"{LONGEST} have room, and there must be as many of both"
+            f"draw_compaction: {len(numbers)} numbers and {len(kept)} marks; expected "
+            f"equal counts, 1 to {LONGEST}"
         )
     marks = [int(bool(one)) for one in kept]
     places = [0, *accumulate(marks)]
@@ -76,7 +76,7 @@ def _draw_until(
 
 
 def _draw_row(name: str, row: Sequence[int], marks: Sequence[int], y: float) -> str:
-    """Draw a row of values; those of kept numbers are filled."""
+    """Draw a row of values; the cells of kept numbers are filled."""
     out = remark(FROM - 14, y + 20, name, anchor="end", mono=True)
     for place, (value, mark) in enumerate(zip(row, marks)):
         x = FROM + place * CELL
@@ -100,9 +100,9 @@ def _draw_move(number: int, start: int, to: int, top: float, bottom: float) -> s
 
 
 def list_kogge_stone(count: int) -> list[Round]:
-    """Return the fewest rounds of a scan: in each, all unfinished places add.
+    """Return the rounds of a scan with few rounds: in each, all unfinished places add.
 
-    count: a power of two; else ArgumentError.
+    count: a power of two. Raises ArgumentError for other counts.
     """
     _check_count("list_kogge_stone", count)
     steps = [1 << k for k in range(count.bit_length() - 1)]
@@ -112,7 +112,7 @@ def list_kogge_stone(count: int) -> list[Round]:
 def list_brent_kung(count: int) -> list[Round]:
     """Return the rounds of a scan with few additions: a tree up, and a tree down.
 
-    count: a power of two; else ArgumentError.
+    count: a power of two. Raises ArgumentError for other counts.
     """
     _check_count("list_brent_kung", count)
     steps = [1 << k for k in range(count.bit_length() - 1)]
@@ -129,10 +129,10 @@ def _check_count(name: str, count: int) -> None:
 
 
 def play_scans(values: Sequence[float]) -> Drawing:
-    """Play both scans of values side by side, with one slider over the rounds.
+    """Play both scans of values side by side, with one slider for the rounds.
 
-    values: 2, 4 or 8 numbers that are short enough for two players side by side;
-    else ArgumentError.
+    values: 2, 4 or 8 numbers that are short enough for two players side by side. Raises
+    ArgumentError for others.
     """
     _check_count("play_scans", len(values))
     scans = {"Kogge-Stone": list_kogge_stone, "Brent-Kung": list_brent_kung}
@@ -163,7 +163,7 @@ def play_scans(values: Sequence[float]) -> Drawing:
 
 
 def _draw_beside(boards: Sequence[Board], at: int, each: float) -> list[str]:
-    """Draw the boards next to each other; one that has ended stays as it is."""
+    """Draw the boards next to each other; a board that has ended no longer changes."""
     out = []
     for place, board in enumerate(boards):
         inner = "".join(board.draw_until(min(at, len(board.rounds))))

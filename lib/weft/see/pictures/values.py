@@ -22,7 +22,7 @@ BETWEEN = 34.0  # distance in pixels between two arrays side by side
 TALLEST = 300.0  # largest height of an array, in pixels
 WORDED = 15.0  # smallest cell, in pixels, with room for a value
 LEVELS = 6  # number of strengths that the eye can distinguish
-STEPS = 24  # number of pieces of a curve that passes behind something
+STEPS = 24  # number of pieces of a curve that are tested for being hidden
 # Maximum number of cells of a heat map that get a ring; more get a thin outline.
 HALOS = 64
 
@@ -35,7 +35,7 @@ class Values:
     array, not to the left. upright: whether a vector is drawn as a column, with each
     element next to the row that it belongs to. note: text after shape and type. blank:
     indices of elements without a known value, drawn as "?". indices: the position of a
-    row's indices. about: text in place of shape, type and note.
+    row's indices. about: text that replaces shape, type and note.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Values:
 
     @property
     def caption(self) -> str:
-        """The text beside or below the name."""
+        """The text next to the name or below it."""
         if self.about:
             return self.about
         size = " × ".join(str(n) for n in self.array.shape) or "1"
@@ -262,7 +262,8 @@ def in_a_line(
 ) -> tuple[list[Values], float]:
     """Place arrays side by side, with cells of one size; also return the lowest end.
 
-    room: the width in pixels for all arrays; cells too small for values show strengths.
+    room: the width in pixels for all arrays. If cells are too small for values, colours
+    show them.
     """
     side = min(largest, LARGEST)
     while True:
@@ -335,8 +336,8 @@ def line(
 ) -> str:
     """Draw a thin curve from one cell down to another.
 
-    behind: the frames that cover the curve, as (left, top, right, bottom). The whole
-    curve is faint if most of it is covered, since the visible pieces would lead
+    behind: the frames that hide the curve, as (left, top, right, bottom). The whole
+    curve is faint if most of it is hidden, since the visible pieces would lead
     nowhere.
     """
     (x0, y0), (x1, y1) = start, end
