@@ -457,22 +457,47 @@ static void begin_job(Worker *worker, Job *job) {
         fill_identity(worker, dim, order);
 }
 
+/* Take a claimed block from another worker, which may wait for that very block
+ * (watchdog.cpp). Block numbers only increase in a launch, so the exchange fails
+ * if the owner has begun the block or claimed others since. */
+static bool take_claimed(const Job *job, uint64_t *block) {
+    for (int i = 0; Worker *owner = worker_number(i); i++) {
+        if (owner->busy.load() != job->number) continue;
+        uint64_t next = owner->next.load();
+        while (next < owner->end.load())
+            if (owner->next.compare_exchange_weak(next, next + 1)) {
+                *block = next;
+                return true;
+            }
+    }
+    return false;
+}
+
+/* Find the worker's next block. Returns false if none is left. */
+static bool take_block(Worker *worker, Job *job, uint64_t *block) {
+    *block = worker->next.fetch_add(1);
+    if (*block < worker->end.load()) return true;
+    const bool shared = job->shared_claims.load();
+    const uint64_t chunk = shared ? 1 : job->chunk;
+    *block = job->next.fetch_add(chunk);
+    if (*block >= job->blocks) return shared && take_claimed(job, block);
+    const uint64_t end = *block + chunk;
+    worker->next.store(*block + 1); // before `end`: see take_claimed()
+    worker->end.store(end < job->blocks ? end : job->blocks);
+    return true;
+}
+
 void run_blocks(Worker *worker, Job *job) {
     begin_job(worker, job);
     Launch *const launch = pending_launch();
     this_worker = worker;
     worker->thread = pthread_self();
     worker->busy.store(job->number);
-    for (;;) {
-        uint64_t k = job->next.fetch_add(job->chunk);
-        uint64_t end = k + job->chunk;
-        if (end > job->blocks) end = job->blocks;
-        for (; k < end && !stopped(worker); k++) {
-            run_block(worker, job, k);
-            if (job->cooperative) leave_grid(worker);
-        }
-        if (k < end || end == job->blocks) break;
+    for (uint64_t k; !stopped(worker) && take_block(worker, job, &k);) {
+        run_block(worker, job, k);
+        if (job->cooperative) leave_grid(worker);
     }
+    worker->end.store(0); // a stopped launch leaves claimed blocks
     worker->busy.store(0);
     while (worker->looked_at.load()) sched_yield(); // a signal is being sent
     // Restore the rounding mode, which a kernel may have changed and which

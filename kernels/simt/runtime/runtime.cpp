@@ -154,6 +154,7 @@ static void run_now(Kernel *kernel, const Closure *calls, void *closure,
     job.body = calls->run;
     job.closure = closure;
     job.next = 0;
+    job.shared_claims = false;
     job.failed = false;
     const int workers = workers_for(&job);
     if (job.cooperative && !prepare_grid(&job))

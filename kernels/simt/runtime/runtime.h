@@ -42,7 +42,9 @@ struct Job {
     bool cooperative;
     uint64_t blocks, chunk;
     std::atomic<uint64_t> next;        /* first block that no worker has
-                                        * begun */
+                                        * claimed */
+    std::atomic<bool> shared_claims;   /* whether a worker without blocks takes
+                                        * those that others have claimed */
     std::atomic<size_t> printed;       /* bytes printed by printf() */
     std::atomic<unsigned> shared_used; /* bytes of shared memory allocated */
     unsigned shared_gaps;              /* bytes of these between checked
@@ -129,6 +131,8 @@ struct Worker : Block {
     bool asked;           /* whether a thread of the block has issued an
                            * operation (asynchronous.h) */
     unsigned long long blocks;            /* blocks that have begun */
+    std::atomic<uint64_t> next, end;      /* claimed blocks that it has not
+                                           * begun; none if next >= end */
     struct Pending *pending[MAX_THREADS]; /* by thread; NULL: none yet */
     Bulk *bulks;                          /* copies of the block, in order */
 

@@ -230,6 +230,15 @@ static bool stands_still(Worker *worker, unsigned number, int *wait) {
     return still;
 }
 
+/* Return whether the launch has blocks that have not begun. */
+static bool blocks_are_left(unsigned number) {
+    if (job->next < job->blocks) return true;
+    for (int i = 0; Worker *worker = worker_number(i); i++)
+        if (worker->busy.load() == number && worker->next < worker->end)
+            return true;
+    return false;
+}
+
 /* Run threads for which others of their block may wait. If all blocks that have
  * begun may wait for others, run more blocks, since a GPU would run many at the
  * same time. Return the microseconds until the next check. */
@@ -241,8 +250,9 @@ static int share(unsigned number, long long *moved) {
         at_work++;
         if (!stands_still(worker, number, &wait)) *moved = now;
     }
-    if (now - *moved < STILL_MS * 1000000ll || job->next >= job->blocks)
+    if (now - *moved < STILL_MS * 1000000ll || !blocks_are_left(number))
         return wait;
+    job->shared_claims = true;
     if (at_work < cooperative_limit()) add_workers(job, at_work);
     *moved = now;
     return wait;

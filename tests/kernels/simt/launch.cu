@@ -75,6 +75,19 @@ EXPORT int run_wait_for_ever(int *flag) {
     return cudaGetLastError();
 }
 
+/* Count the blocks, and wait until all of them are counted. */
+static __global__ void meet_all_blocks(int *count) {
+    if (threadIdx.x) return;
+    atomicAdd(count, 1);
+    while (atomicAdd(count, 0) < (int)gridDim.x) {
+    }
+}
+
+EXPORT int run_meeting(int *count, int blocks, int threads) {
+    meet_all_blocks<<<blocks, threads>>>(count);
+    return cudaGetLastError();
+}
+
 static __device__ __noinline__ int deep(volatile int *flag, int n) {
     volatile char frame[256];
     frame[n % 256] = (char)n;
