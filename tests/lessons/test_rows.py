@@ -24,6 +24,7 @@ def test_a_softmax_without_numbers_is_not_timed(sizes):
         time_softmax(*sizes)
 
 
+@pytest.mark.slow
 def test_an_owner_keeps_rows_up_to_its_memory_and_needs_lanes():
     rungs = ["warp_a_row", "online"]
     rows = count_owners(rungs, [128, 2048])

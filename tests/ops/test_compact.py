@@ -138,6 +138,7 @@ def test_what_it_refuses():
         lib.call("weft_compact", 0, *arguments)
 
 
+@pytest.mark.slow
 def test_the_last_rung_moves_what_it_must():
     (row,) = counted.rows("compact", [2**14], ["look_back"])
     assert 0.98 < row["over_floor"] < 1.05 and row["kernels"] == 1

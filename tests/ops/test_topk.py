@@ -158,6 +158,7 @@ def test_what_it_refuses():
             lib.call("weft_topk", 0, *arguments)
 
 
+@pytest.mark.slow
 def test_the_last_rung_moves_what_it_must():
     (row,) = counted.rows("topk", [1024], ["batched"])
     assert row["over_floor"] == 1 and row["kernels"] == 1

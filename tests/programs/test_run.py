@@ -58,7 +58,7 @@ def weft(*words: str, **options) -> subprocess.CompletedProcess:
     return subprocess.run(command, **options)
 
 
-@pytest.mark.parametrize("name", only(["language.cu"], PRINTS))
+@pytest.mark.parametrize("name", only(["passes.cu"], PRINTS))
 @pytest.mark.parametrize("order", only(["forward"], ["forward", "reverse", "7"]))
 def test_a_program_prints_the_expected_lines(name, order):
     result = weft(name, *OPTIONS, "--order", order)

@@ -292,7 +292,7 @@ def test_every_puzzle_has_wrong_answers(name):
 
 @pytest.mark.parametrize(
     "case",
-    first_of_each(RIGHT, lambda case: puzzles[case.puzzle].group),
+    first_of_each(RIGHT, lambda case: case.in_c),
     ids=str,
 )
 def test_a_right_answer_is_accepted(case):
@@ -382,7 +382,7 @@ def test_the_published_answers_are_accepted_by_numba(name):
         assert re.search("simulator", str(error)), error
 
 
-@pytest.mark.parametrize("name", only(FIRST, KERNELS))
+@pytest.mark.parametrize("name", only(FIRST[:3], KERNELS))
 def test_numba_compiles_the_published_answers(name):
     """Numba's compiler supports less than its simulator, for example no np.exp."""
     puzzle = puzzles[name]
