@@ -10,7 +10,7 @@ import weft
 from weft.base.errors import ArgumentError
 from weft.benchmarks import counted
 from weft.cells.cpu.launch import open_runtime
-from weft.ops.cases.sort import argsort, take
+from weft.ops.cases.orders import argsort, take
 from weft.toolchain import native
 
 RUNGS = [rung.name for rung in native.rungs("sort")]

@@ -23,7 +23,7 @@ import torch
 
 from ..base.progress import PATIENCE, Progress
 from ..mnist.twin import precision
-from ..ops.cases import OPS, cases_file
+from ..ops.cases import OPS, find_op
 from ..ops.check import check_rung
 from ..timing import device_name, time_call
 from ..timing.race import Contender, race
@@ -196,7 +196,7 @@ def _compare(gbs: float, copy: float) -> dict[str, float]:
 
 def _make_copy(problem: SizedProblem) -> Contender:
     """Return the copy of the first input, or of as many bytes, as a contender."""
-    copy, x = cases_file("copy").OP.function(), problem.inputs[0]
+    copy, x = find_op("copy").function(), problem.inputs[0]
     if x.dtype != torch.float32:
         x = torch.ones(-(-x.nbytes // 4), device=x.device)
     return Contender(call=partial(copy, x))
@@ -270,8 +270,9 @@ def _take_first(y: torch.Tensor | tuple[torch.Tensor, ...]) -> torch.Tensor:
 
 
 def _load_problem(op: str, size: int, device: torch.device) -> SizedProblem:
-    """Return the problem of the given size from the op's cases file."""
-    spec, bench = cases_file(op).OP, cases_file(op).BENCH
+    """Return the problem of the given size, from the op's Bench."""
+    spec = find_op(op)
+    bench = spec.bench
     sizes = bench.sizes_for(size, on_gpu=device.type == "cuda")
     inputs = spec.draw(sizes, device)
     arrays = [x for x in inputs if isinstance(x, torch.Tensor)]
@@ -301,7 +302,7 @@ def _load_problem(op: str, size: int, device: torch.device) -> SizedProblem:
 
 # For each op: the function that makes a problem of a given size, and the usual sizes.
 PROBLEMS: dict[str, tuple[Callable[..., SizedProblem], Sequence[int]]] = {
-    op: (partial(_load_problem, op), cases_file(op).BENCH.usual)
+    op: (partial(_load_problem, op), spec.bench.usual)
     for op in OPS
-    if hasattr(cases_file(op), "BENCH")
+    if (spec := find_op(op)) and spec.bench
 }

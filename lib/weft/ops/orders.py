@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from .calls import Array, launch, make_empty, same_kind, want_rung
-from .cases.sort import OP
+from .cases.orders import SORT
 
 
 def argsort(x: Array, descending: bool = False, *, rung: str | None = None) -> Array:
@@ -16,7 +16,7 @@ def argsort(x: Array, descending: bool = False, *, rung: str | None = None) -> A
     PyTorch's indices are int64, which take twice the memory. Raises ArgumentError for
     arguments that do not fit.
     """
-    plan = OP.plan
+    plan = SORT.plan
     tensors, numbers = plan.bind((x, None, descending))
     keys = tensors["x"]
     order = make_empty("argsort", keys, len(keys), dtype=torch.int32)

@@ -13,7 +13,7 @@ from pathlib import Path
 from ...base.errors import ArgumentError
 from ...base.paths import KERNELS
 from ...benchmarks.counted import count_rung
-from ...ops.cases import cases_file
+from ...ops.cases import find_op
 from ...ops.check import RungVerdict, require
 from ...see.inspect import watch_flavour
 from ...timing.results import Row
@@ -83,9 +83,9 @@ class OwnRung:
         size: the op's varying size. The row's rung is the name of the copy's file.
         """
         self.check()
-        lib, file = self.library(check=True), cases_file(self.op)
-        sizes = file.BENCH.sizes_for(size, True)
-        row = count_rung(file.OP, lib, lib.rung(self.name), sizes)
+        lib, spec = self.library(check=True), find_op(self.op)
+        sizes = spec.bench.sizes_for(size, True)
+        row = count_rung(spec, lib, lib.rung(self.name), sizes)
         return row | {"rung": self.path.stem}
 
     def __repr__(self) -> str:

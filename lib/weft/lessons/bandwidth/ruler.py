@@ -24,7 +24,7 @@ from ...benchmarks import counted
 from ...benchmarks import ops as bench_ops
 from ...benchmarks import transpose as bench_transpose
 from ...benchmarks.plot_bodies import load_elsewhere
-from ...ops.cases import cases_file
+from ...ops.cases import find_op
 from ...ops.check import require
 from ...see.inspect import load_watched_library
 from ...see.view import figure
@@ -59,7 +59,7 @@ def count_histograms(rungs: Sequence[str], data: Mapping[str, np.ndarray]) -> li
     data: by name, bytes (n), uint8, not empty. Each row also has data, the name, and
     conflicts, the bank conflicts per byte. Raises ArgumentError for other arrays.
     """
-    spec, lib = cases_file("histogram").OP, native.library("histogram", "cpu")
+    spec, lib = find_op("histogram"), native.library("histogram", "cpu")
     watched, rows = load_watched_library("histogram"), []
     for rung in map(lib.rung, rungs):
         require(lib, rung)
@@ -129,7 +129,7 @@ def time_calls(nbytes: int, calls: Calls) -> list[Row]:
 def list_gpu_rungs(op: str, size: int = 0) -> list[Row]:
     """List copies and the rungs of an op, timed on a GPU.
 
-    op: one of GPU_RUNS. size: the op's varying size (BENCH in its cases file); 0 means
+    op: one of GPU_RUNS. size: the op's varying size (the Bench of its Op); 0 means
     the largest one with rows. If there is no GPU, the rows are committed results, with
     the key elsewhere: the cards and the dates. The keys are those of time_ops(), with
     rung instead of waited. Raises ArgumentError for another op.
@@ -154,7 +154,7 @@ def _time_transposes(size: int) -> list[Row]:
 
 
 def _time_beside_copies(op: str, size: int) -> list[Row]:
-    size = size or min(GPU_SIDE**2, cases_file(op).BENCH.usual[-1])
+    size = size or min(GPU_SIDE**2, find_op(op).bench.usual[-1])
     return [
         row
         for name, its_size in (("copy", GPU_SIDE**2), (op, size))
@@ -177,7 +177,7 @@ def _select(rows: Sequence[Row], op: str, size: int) -> list[Row]:
 
     The largest size is larger than any cache.
     """
-    name = "rows" if op == "transpose" else cases_file(op).BENCH.size
+    name = "rows" if op == "transpose" else find_op(op).bench.size
     sizes = [row.get(name, row.get("count", 0)) for row in rows]
     want = size if size in sizes else max(sizes)
     return [row for row, its_size in zip(rows, sizes) if its_size == want]
