@@ -4,8 +4,7 @@ import pytest
 
 from weft.base.errors import ArgumentError, Mismatch
 from weft.benchmarks import counted
-from weft.lessons.bandwidth import copy_rung, ruler
-from weft.lessons.rows import count_owners, time_softmax
+from weft.lessons.bandwidth import copy_rung, count_owners, ruler, time_softmax
 
 
 def test_a_softmax_is_timed_over_the_fastest_copy(monkeypatch):

@@ -16,7 +16,6 @@ Bad input raises weft.ArgumentError (a ValueError) whose message contains the nu
     cases/       a section per op: its twin in PyTorch, shapes, cases to check, and
                  error bounds against float64
     products     matmul()
-    orders       argsort()
     calls        code shared by all ops: arrays in, calls of C, arrays out
     check        checks of every rung against float64, with poisoned outputs, and of
                  backward passes against finite differences; only checked rungs are
@@ -24,7 +23,7 @@ Bad input raises weft.ArgumentError (a ValueError) whose message contains the nu
 """
 
 from .cases import OPS, find_op
-from .orders import argsort as argsort
+from .cases.orders import argsort as argsort
 from .products import matmul as matmul
 
 __all__ = [*OPS, "argsort"]  # cases/ has a section for each op

@@ -22,7 +22,6 @@ puzzles, and each is one of its attributes.
     score, counts         the cost of an answer against the best known; limits
     progress, table       the record of solved puzzles, and its display by lesson
     cloth                 the cloth that is shown for a solved puzzle
-    example               a puzzle that shows how puzzles work
     threads, grids, tiles, counting, sums, memory,        the puzzles
     execution, bandwidth, rows, scan, sort
 """
@@ -42,7 +41,7 @@ from .puzzle import Puzzle
 
 def _example() -> Puzzle:
     """Load the example puzzle, which is in no group and shows how puzzles work."""
-    return importlib.import_module(".example", __name__).puzzle
+    return importlib.import_module(".threads", __name__).EXAMPLE
 
 
 class _Collection(ModuleType):

@@ -8,8 +8,7 @@
     draw_sums(sums, exact, bounds)                      sums beside the exact one
 
 own_rung   a reader's copy of a rung, in a library of its own
-ruler      bytes and times over the floor, as rows and as bars
-sums       the errors of sums, with their bounds; running sums
+ruler      bytes and times over the floor, as rows and as bars; errors of sums
 """
 
 from ...base.lazy import make_lazy
@@ -20,8 +19,8 @@ __all__ = make_lazy(
         "own_rung": ("OwnRung", "copy_rung"),
         "ruler": (
             *("count_histograms", "count_rungs", "draw_ruler"),
-            *("list_gpu_rungs", "time_ops"),
+            *("count_owners", "draw_sums", "list_gpu_rungs"),
+            *("time_ops", "time_scans", "time_softmax"),
         ),
-        "sums": ("draw_sums", "time_scans"),
     },
 )

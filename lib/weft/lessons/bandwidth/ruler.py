@@ -1,7 +1,11 @@
-"""Draw the ruler of lesson 09a: bytes or times, divided by those of the floor.
+"""Draw the ruler of lessons 09a to 09d: bytes or times, divided by those of the floor.
 
     draw_ruler(count_rungs("scan", ["chained"], 2**14))    a bar for each rung
     count_histograms(["shared"], {"noise": noise})         rungs and bytes of your own
+    count_owners(["online", "warp_a_row"])    softmaxes of several lengths (09b)
+    time_softmax(4096, 4096)                  copies and softmaxes (09b)
+    time_scans(2**22)                         copies and running sums (09c)
+    draw_sums(sums, exact, bounds)            errors of sums over their bounds (09a)
 
 The floor of an op is its bytes, each input read once and each output written once. The
 floor of its time is that number, divided by the rate of this machine's fastest copy.
@@ -19,7 +23,7 @@ from matplotlib.axes import Axes
 
 from ...base import style as kit
 from ...base.errors import ArgumentError
-from ...base.style import READ, SHARED, WRITTEN
+from ...base.style import OPPONENT, READ, SHARED, WRITTEN
 from ...benchmarks import counted
 from ...benchmarks import ops as bench_ops
 from ...benchmarks import transpose as bench_transpose
@@ -256,3 +260,112 @@ def _name_row(row: Row) -> str:
     if row.get("impl") != "torch":
         return row.get("rung") or row["impl"]
     return "PyTorch, compiled" if row["rung"] == "compile" else "PyTorch"
+
+
+# ---- rows ----------------------------------------------------------------------------
+
+LENGTHS = (32, 128, 1024, 4096, 16_384, 65_536, 262_144)  # columns of a row
+
+
+def time_softmax(rows: int, cols: int) -> list[Row]:
+    """Time copy and softmax of rows x cols floats on this machine's processor.
+
+    Returns rows like time_ops() of lesson 09a: NumPy's softmax in three passes,
+    PyTorch's, and Weft's plain C. Raises ArgumentError for sizes below 1.
+    """
+    if rows < 1 or cols < 1:
+        raise ArgumentError(f"time_softmax({rows}, {cols}): both must be at least 1")
+    x = torch.from_numpy(
+        np.random.default_rng(0).standard_normal((rows, cols), np.float32)
+    )
+    y = torch.empty_like(x)
+    numbers, target = x.numpy(), y.numpy()
+
+    def soften() -> None:
+        np.subtract(numbers, numbers.max(axis=1, keepdims=True), out=target)
+        np.exp(target, out=target)
+        np.divide(target, target.sum(axis=1, keepdims=True), out=target)
+
+    softmaxes = {
+        ("softmax", "NumPy"): soften,
+        ("softmax", "PyTorch"): lambda: torch.softmax(x, 1, out=y),
+        ("softmax", "Weft"): call_op("softmax", y, x, rows, cols),
+    }
+    return time_calls(4 * rows * cols, list_copies(x, y) | softmaxes)
+
+
+def count_owners(rungs: Sequence[str], lengths: Sequence[int] = LENGTHS) -> list[Row]:
+    """Count the traffic of softmax's rungs for rows of several lengths.
+
+    For each length, the rows have about 65,536 numbers in total, or there is a single
+    longer row. The rows are in the order of `lengths` and, within each, of `rungs`.
+    """
+    rows = counted.rows("softmax", lengths, rungs)
+    found = {(row["cols"], row["rung"]): row for row in rows}
+    return [found[cols, rung] for cols in lengths for rung in rungs]
+
+
+# ---- sums ----------------------------------------------------------------------------
+
+SUM_COLOURS = (OPPONENT, SHARED)
+
+
+def draw_sums(
+    sums: Mapping[str, Sequence[float]], exact: float, bounds: Mapping[str, float]
+) -> None:
+    """Draw how far each sum is from the exact one, and the bound of each order.
+
+    sums: by order, the float32 sums of the same numbers. exact: their sum without
+    rounding. bounds: by order, the largest error that theory allows, above 0. Raises
+    ArgumentError if the two have different orders.
+    """
+    if sums.keys() != bounds.keys() or not sums:
+        names = f"{', '.join(sums)} and bounds of {', '.join(bounds)}"
+        raise ArgumentError(f"draw_sums: sums of {names}")
+    errors = {name: [abs(float(s) - exact) for s in sums[name]] for name in sums}
+    # A logarithmic axis has no place for an error of 0.
+    least = min((e for row in errors.values() for e in row if e), default=1.0) / 4
+    with figure(9, 1.1 + 0.75 * len(sums)) as ax:
+        for place, (name, row) in enumerate(errors.items()):
+            _draw_errors(ax, place, [max(e, least) for e in row], bounds[name])
+        kit.name_lines(ax, list(sums))
+        ax.set_xscale("log")
+        ax.set_xlim(least / 2, 30 * max(bounds.values()))
+        ax.set_xlabel(f"distance from the exact sum, {exact:,.6f} (left is better)")
+        kit.hide_lines(ax)
+
+
+def _draw_errors(ax: Axes, place: int, errors: Sequence[float], bound: float) -> None:
+    """Draw a row of errors, one dot per sum, and the bound as a dashed line."""
+    colour = SUM_COLOURS[place % len(SUM_COLOURS)]
+    for number, error in enumerate(errors):
+        height = place + 0.05 * (number - len(errors) / 2)  # keeps equal errors apart
+        kit.draw_dot(ax, (error, height), colour, here=True, size=6)
+    ax.plot([bound, bound], [place - 0.35, place + 0.35], **kit.reference_line())
+    kit.label_beside(ax, f"bound: {_write_number(bound)}", (bound, place))
+
+
+def _write_number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
+
+
+# ---- running sums --------------------------------------------------------------------
+
+
+def time_scans(count: int) -> list[Row]:
+    """Time copy and running sums of `count` floats on this machine's processor.
+
+    Returns rows like time_ops(): NumPy, PyTorch and Weft's plain C. Raises
+    ArgumentError for a count below 1.
+    """
+    if count < 1:
+        raise ArgumentError(f"time_scans({count}): the count must be at least 1")
+    x = torch.from_numpy(np.random.default_rng(0).random(count, np.float32))
+    y = torch.empty_like(x)
+    numbers, target = x.numpy(), y.numpy()
+    scans = {
+        ("scan", "NumPy"): lambda: np.cumsum(numbers, out=target),
+        ("scan", "PyTorch"): lambda: torch.cumsum(x, 0, out=y),
+        ("scan", "Weft"): call_op("scan", y, x, count, native.NULL),
+    }
+    return time_calls(x.nbytes, list_copies(x, y) | scans)

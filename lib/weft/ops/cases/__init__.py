@@ -14,7 +14,7 @@ A module describes the ops of one family:
     streams   copy, transpose, reduce
     scans     scan, compact
     counts    histogram, bincount
-    orders    sort, topk
+    orders    sort, topk, and the function argsort()
     matmul    matmul, whose Python function is in ops/products.py
 
 Any module may describe an op `name`. NAME is its Op: the twin in PyTorch, its shapes,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
+from ..calls import Array, launch, make_empty, same_kind, want_rung
 from ..op import Bench, Op
 from ..plan import WORDS
 from . import Answer, Case, random
@@ -24,12 +25,12 @@ def sort(x, values=None, descending=False):
     """
     if values is None and x.dtype != torch.uint32:
         return x.sort(stable=True, descending=bool(descending)).values
-    order = argsort(x, descending)
+    order = order_stably(x, descending)
     keys = take(x, order)
     return keys if values is None else (keys, take(values, order))
 
 
-def argsort(x: torch.Tensor, descending: bool = False) -> torch.Tensor:
+def order_stably(x: torch.Tensor, descending: bool = False) -> torch.Tensor:
     """Return the indices, int64, that sort x stably in PyTorch."""
     wide = x.long() if x.dtype == torch.uint32 else x  # PyTorch sorts no uint32
     return wide.sort(stable=True, descending=bool(descending)).indices
@@ -69,7 +70,7 @@ def sort_cases(generator) -> Iterator[Case]:
     def make(title: str, x: torch.Tensor, pairs: int = 0, descending=0) -> Case:
         """Return a case. pairs: 0 keys alone, 1 keys and indices, 2 keys and values."""
         values = draw(len(x)) if pairs == 2 else None
-        order = argsort(x, descending)
+        order = order_stably(x, descending)
         sorted_values = order.int() if values is None else values[order]
         answers = {"y": x.view(torch.int32)[order], "sorted_values": sorted_values}
         case = SORT.case(
@@ -101,6 +102,30 @@ def sort_cases(generator) -> Iterator[Case]:
         )
         floats[::9] = draw(len(floats))[::9].view(torch.float32)  # any bits
         yield make("floats", floats, 1, descending)
+
+
+# ---- argsort -----------------------------------------------------------------------
+
+
+def argsort(x: Array, descending: bool = False, *, rung: str | None = None) -> Array:
+    """Return the indices that sort x (count), as int32 (count): x[indices] is sorted.
+
+    x is int32, uint32 or float32, of less than 2^31 numbers, in sort()'s order. Equal
+    numbers keep their order, so the result is that of torch.argsort with stable=True.
+    PyTorch's indices are int64, which take twice the memory. Raises ArgumentError for
+    arguments that do not fit.
+    """
+    plan = SORT.plan
+    tensors, numbers = plan.bind((x, None, descending))
+    keys = tensors["x"]
+    order = make_empty("argsort", keys, len(keys), dtype=torch.int32)
+    if len(keys) == 0:
+        want_rung("sort", rung, keys)
+        return same_kind(x, order)
+    tensors |= {"y": torch.empty_like(keys), "sorted_values": order}
+    args = plan.launcher.pointers(tensors) + plan.launcher.values(numbers)
+    launch("sort", plan.launcher.function, rung, keys, args)
+    return same_kind(x, order)
 
 
 # ---- topk --------------------------------------------------------------------------
