@@ -23,7 +23,6 @@ from weft.lessons.bandwidth import draw_ruler, draw_sums
 from weft.report.costs import CostCell
 from weft.report.html import _warm_colour, highlight_text, write_html
 from weft.see import sketches, view
-from weft.see.pictures.clouds import play_cloud
 from weft.see.pictures.rounds import play_tree
 from weft.see.pictures.rows import draw_owners, play_online, play_passes
 from weft.see.pictures.scans import (
@@ -32,6 +31,7 @@ from weft.see.pictures.scans import (
     play_chain,
     play_scans,
 )
+from weft.see.pictures.values import play_cloud
 from weft.see.pictures.warps import draw_widths, play_queues
 from weft.see.timeline import HOST, KERNEL, TO_DEVICE, TO_HOST, Span, Timeline
 

@@ -16,12 +16,10 @@ puzzles, and each is one of its attributes.
     puzzle, answers       the definition of a puzzle, and the answers that it accepts
     catalogue             the list of puzzles, and their stubs
     lessons               a group as cells of a notebook; lessons and their minutes
-    errors                the display of an answer in a notebook, right or wrong
     instance, goal        the sizes of cases, the drawn case, and its picture
     answered              the picture of an answer and of its results
     score, counts         the cost of an answer against the best known; limits
     progress, table       the record of solved puzzles, and its display by lesson
-    cloth                 the cloth that is shown for a solved puzzle
     threads, grids, tiles, counting, sums, memory,        the puzzles
     execution, bandwidth, rows, scan, sort
 """
