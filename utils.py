@@ -113,7 +113,7 @@ def cdiv(a: int, b: int) -> int:
 def size(full: int, small: int) -> int:
     """Return the size of an example: `full`, or `small` if WEFT_SMALL=1 is set.
 
-    The tests set it, since they run every lesson and must be quick.
+    The tests set WEFT_SMALL, since they run every lesson and must be quick.
     """
     return small if os.environ.get("WEFT_SMALL") == "1" else full
 
@@ -171,7 +171,7 @@ def listing(path: str, name: str | None = None, against: str | None = None) -> N
 
 
 def _source_against(against: str, path: str) -> str:
-    """Return the text that listing() compares with."""
+    """Return the text with which listing() compares the file."""
     if "/" not in against:
         return source(path, against)
     file, _, name = against.partition(":")

@@ -16,8 +16,8 @@
  *          not coalesce; maximum and sum are computed twice, and one block uses
  *          only one multiprocessor. For 10 classes the launches cost more than
  *          all of these.
- * Error:   n / THREADS losses are added one after another, log2(THREADS) more
- *          in the tree; log and exp are accurate to a few times 2^-24.
+ * Error:   a thread adds n / THREADS losses in sequence, and the tree adds
+ *          log2(THREADS) more; log and exp err by a few times 2^-24.
  * Lesson:  notebooks/10_backwards.ipynb */
 #include "common/internal.cuh"
 
@@ -46,7 +46,7 @@ static __device__ void row_sums(float *largest, float *sum, const float *x,
     *sum = total;
 }
 
-/* Compute prob (n,classes) = softmax of logits. One thread per row. */
+/* Compute prob (n,classes) = softmax of logits. One thread computes one row. */
 static __global__ void cross_entropy_naive(float *prob, const float *logits,
                                            int n, int classes) {
     const size_t row = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -58,7 +58,7 @@ static __global__ void cross_entropy_naive(float *prob, const float *logits,
         prob[row * classes + j] = expf(x[j] - most) / sum;
 }
 
-/* Compute loss (1) = the mean of the rows' losses. One block. */
+/* Compute loss (1) = the mean of the rows' losses, with a single block. */
 static __global__ void cross_entropy_naive_loss(float *loss,
                                                 const float *logits,
                                                 const int64_t *target, int n,
@@ -85,7 +85,7 @@ static __global__ void cross_entropy_naive_loss(float *loss,
 }
 
 /* Compute dlogits (n,classes) = (prob - onehot(target)) * dloss / n. One thread
- * per element. */
+ * computes one element. */
 static __global__ void cross_entropy_naive_dlogits(float *dlogits,
                                                    const float *dloss,
                                                    const float *prob,

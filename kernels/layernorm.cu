@@ -1,8 +1,8 @@
 /* layernorm.cu -- the layer norm of each row: its rungs and their launchers.
  *
  * y = (x - mean) * rstd * weight + bias, where mean and rstd = 1 / sqrt(var +
- * eps) are those of the row. norm/ has the rungs, which layernorm and rmsnorm
- * share. At best they are as fast as a copy. */
+ * eps) are those of the row. layernorm and rmsnorm share the rungs in norm/. At
+ * best, these are as fast as a copy. */
 #include "common/internal.cuh"
 
 #include <math.h>

@@ -131,8 +131,8 @@ static __device__ void load_tile(float (*tile_s)[PITCH], struct factor from,
 #pragma unroll
     for (int i = 0; i < TURNS; i++) {
         const int turn = i * STEP + warp;
-        // A warp takes 32 lines of one k, or 8 k of 4 lines, which are whole
-        // sectors of 32 bytes.
+        // A warp takes 32 lines at one k, or 4 lines at 8 steps of k: whole
+        // sectors of 32 bytes in both cases.
         const int line = along_k ? turn % (LINES / 4) * 4 + lane % 4
                                  : turn % (LINES / 32) * 32 + lane;
         const int k =

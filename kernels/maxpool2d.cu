@@ -30,7 +30,7 @@ WEFT_RUNGS({"maxpool2d", "reference", "plain C, a row of windows at a time",
 enum { REFERENCE, NAIVE, TILED };
 
 /* Pool planes = n * c images of one channel; oh = h / kh, ow = w / kw. One
- * thread per window. */
+ * thread computes one window. */
 static __global__ void maxpool2d_naive(float *y, int32_t *argmax,
                                        const float *x, size_t planes, int h,
                                        int w, int oh, int ow, int kh, int kw) {
@@ -77,9 +77,9 @@ static __global__ void maxpool2d_naive_dx(float *dx, const float *dy,
 
 /* ---- tiled --------------------------------------------------------------- */
 
-/* Pool windows of 2 x 2 that fill the image: `windows` in all, `ow` in a row of
- * windows. Window i of the batch starts at row 2 (i / ow), counted through all
- * planes, since no row is left over between two planes. */
+/* Pool windows of 2 x 2 that fill the image: `windows` in total, `ow` in a row
+ * of windows. Window i of the batch starts at row 2 (i / ow), counted through
+ * all planes, since no row is left over between two planes. */
 static __global__ void maxpool2d_tiled(float *y, int32_t *argmax,
                                        const float *x, unsigned windows,
                                        unsigned ow) {

@@ -41,7 +41,7 @@ static __global__ void relu_naive_dx(float *dx, const float *dy, const float *y,
     dx[i] = y[i] > 0.0f ? dy[i] : 0.0f;
 }
 
-/* Compute four elements per thread. */
+/* Compute y = max(x, 0), four elements per thread. */
 static __global__ void relu_tiled(float *y, const float *x, size_t count) {
     const size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < count / 4) {

@@ -1,8 +1,8 @@
 /* rmsnorm.cu -- the RMS norm of each row: its rungs and their launchers.
  *
  * y = x * rstd * weight, where rstd = 1 / sqrt(mean(x^2) + eps) is that of the
- * row. norm/ has the rungs, which layernorm and rmsnorm share. At best they are
- * as fast as a copy. */
+ * row. layernorm and rmsnorm share the rungs in norm/. At best, these are as
+ * fast as a copy. */
 #include "common/internal.cuh"
 
 #include <math.h>

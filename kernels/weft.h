@@ -12,11 +12,11 @@
  *
  *     rung, outputs, inputs, sizes, options (NULL: the defaults), stream
  *
- * `rung` selects an implementation: it indexes the op's lines of weft_rungs().
- * A function queues its work on `stream` (NULL: the default one) and returns;
- * weft_sync() waits for that work. The CPU build ignores `stream` and returns
- * when the work is done. Outputs are overwritten, except that weft_matmul()
- * with a beta adds to c. Images are n c h w, filters oc ic kh kw.
+ * `rung` selects an implementation: it is an index into the op's lines of
+ * weft_rungs(). A function queues its work on `stream` (NULL: the default one)
+ * and returns; weft_sync() waits for that work. The CPU build ignores `stream`
+ * and returns when the work is done. Outputs are overwritten, except that
+ * weft_matmul() with a beta adds to c. Images are n c h w, filters oc ic kh kw.
  *
  * An op returns WEFT_EINVAL and launches nothing if an argument is invalid.
  * Invalid arguments are: a rung that cannot run on this target or device, a
@@ -60,21 +60,21 @@ int weft_sync(weft_stream stream);
 int weft_set_device(int device);
 
 /* Set the number of threads of the CPU build: 1 to 1024, or 0 for one per
- * available core. The setting holds for the whole process; in a forked child
+ * available core. The setting holds for the whole process. In a forked child
  * the reference rungs use one thread. The CUDA build ignores it. */
 int weft_set_threads(int threads);
 
 /* Set the order in which the CPU build runs the threads of a block between two
- * barriers: 0 forward (the default), 1 reverse, 2 shuffled; a larger value is
- * the seed of another shuffle. A kernel that lacks a barrier usually fails in
- * one of them. The setting holds for the whole process. The CUDA build ignores
- * it. */
+ * barriers. 0 is forward (the default), 1 reverse and 2 shuffled; a larger
+ * value is the seed of another shuffle. A kernel that lacks a barrier usually
+ * fails in one of these orders. The setting holds for the whole process. The
+ * CUDA build ignores it. */
 int weft_set_order(int order);
 
 enum weft_target { WEFT_CPU = 1, WEFT_CUDA = 2 };
 
-/* One implementation of an op. This table is the only list of them: tests,
- * benchmarks, plots and notebooks iterate over it. */
+/* One implementation of an op. The table of rungs is the only list of them:
+ * tests, benchmarks, plots and notebooks iterate over it. */
 struct weft_rung {
     const char *op;        /* the op: "matmul", "conv2d", ..., "mnist" */
     const char *rung;      /* the rung's name: "reference", "naive", ... */
@@ -84,9 +84,9 @@ struct weft_rung {
     int sm;                /* minimum compute capability times 10; 0: any */
 };
 
-/* Return the rungs linked into this library; an op's rungs are in the order of
- * their indices. *count receives the number of rungs. The table is valid as
- * long as the library is loaded. */
+/* Return the rungs linked into this library. An op's rungs are in the order of
+ * their indices. *count receives the number of rungs. The table is valid while
+ * the library is loaded. */
 const struct weft_rung *weft_rungs(int *count);
 
 /* ---- ops --------------------------------------------------------------- */
@@ -115,17 +115,17 @@ struct weft_matmul_options {
  * floats for the others. c, bias and the sums are float. n and k are at most
  * INT_MAX - 4095.
  *
- * If the rung needs a workspace, returns WEFT_EINVAL also if options->workspace
- * is not aligned to 256 bytes, or smaller than weft_matmul_workspace()
+ * If the rung needs a workspace, also return WEFT_EINVAL if options->workspace
+ * is not aligned to 256 bytes or is smaller than weft_matmul_workspace()
  * reports. */
 int weft_matmul(int rung, float *c, const void *a, const void *b, int m, int n,
                 int k, const struct weft_matmul_options *options,
                 weft_stream stream);
 
 /* Compute the size in bytes of the workspace that weft_matmul() needs for the
- * same arguments, and store it in *bytes; it is often 0. It depends on the
- * rung, the sizes, and the layout of a and b (transposition and alignment of
- * the addresses). options->workspace itself is ignored. */
+ * same arguments, and store it in *bytes. The size is often 0. It depends on
+ * the rung, the sizes, and the layout of a and b (transposition and alignment
+ * of the addresses). options->workspace itself is ignored. */
 int weft_matmul_workspace(int rung, size_t *bytes, const void *a, const void *b,
                           int m, int n, int k,
                           const struct weft_matmul_options *options);
@@ -145,7 +145,7 @@ int weft_conv2d(int rung, float *y, const float *x, const float *weight,
 
 /* Compute gradients from dy (n,oc,h',w'): dx with the shape of x, dweight with
  * the shape of weight, and dbias (oc). Each of the three may be NULL and is
- * then skipped. Only dweight reads x, and only dx reads weight; an input that
+ * then skipped. Only dweight reads x, and only dx reads weight. An input that
  * is not read may be NULL. */
 int weft_conv2d_backward(int rung, float *dx, float *dweight, float *dbias,
                          const float *dy, const float *x, const float *weight,
@@ -181,15 +181,15 @@ int weft_relu_backward(int rung, float *dx, const float *dy, const float *y,
                        size_t count, weft_stream stream);
 
 /* Compute y (n,c,h/kh,w/kw; rounded down), the maxima of the kh x kw windows of
- * x (n,c,h,w); the stride equals the window. argmax, int32 with the shape of y,
+ * x (n,c,h,w). The stride equals the window. argmax, int32 with the shape of y,
  * receives the position of each maximum in its window, as i * kw + j. The first
  * of several equal values wins, and a NaN wins over numbers. The window must
  * fit into the image and have at most 2^31 - 1 pixels. */
 int weft_maxpool2d(int rung, float *y, int32_t *argmax, const float *x, int n,
                    int c, int h, int w, int kh, int kw, weft_stream stream);
 
-/* Compute dx (n,c,h,w): dy (n,c,h/kh,w/kw) at the position that argmax (int32,
- * with the shape of dy) holds for each window, and 0 elsewhere. */
+/* Compute dx (n,c,h,w). dx is dy (n,c,h/kh,w/kw) at the position that argmax
+ * (int32, with the shape of dy) holds for each window, and 0 elsewhere. */
 int weft_maxpool2d_backward(int rung, float *dx, const float *dy,
                             const int32_t *argmax, int n, int c, int h, int w,
                             int kh, int kw, weft_stream stream);
@@ -249,8 +249,8 @@ struct weft_reduce_options {
 /* Compute sum (1), the sum of the `count` elements of x. The rungs "reference"
  * and "fixed_order" give the same bits on every target and for every grid;
  * "two_kernels", "last_block" and "compensated" for every grid of the same
- * size. The others add in an order that changes. Returns WEFT_EINVAL also for
- * negative blocks, and WEFT_ENOMEM if it cannot allocate the blocks' sums. */
+ * size. The others add in an order that changes. Return WEFT_EINVAL also for
+ * negative blocks, and WEFT_ENOMEM if the blocks' sums cannot be allocated. */
 int weft_reduce(int rung, float *sum, const float *x, size_t count,
                 const struct weft_reduce_options *options, weft_stream stream);
 
@@ -262,22 +262,22 @@ int weft_reduce_backward(int rung, float *dx, const float *dsum, size_t count,
 /* Write the numbers of x (count) that are greater than `threshold` to the start
  * of y (count), and their number to kept (1), int64. The rest of y is left
  * unchanged. NaN is never greater. y has the order of x and the same bits for
- * each run, except that the rungs "atomic" and "ballot" write the numbers in an
- * order that changes. "three_kernels" and "look_back" return WEFT_ENOMEM
- * without memory for 8 bytes per 4096 numbers. */
+ * each run, except that the rungs "atomic" and "ballot" write in an order that
+ * changes. "three_kernels" and "look_back" return WEFT_ENOMEM if they cannot
+ * allocate 8 bytes per 4096 numbers. */
 int weft_compact(int rung, float *y, int64_t *kept, const float *x,
                  size_t count, float threshold, weft_stream stream);
 
-/* Compute counts (256), int64: how often each byte occurs in x (count), uint8.
+/* Count the occurrences of each byte in x (count), uint8: counts (256), int64.
  * Every rung gives the same counts. A count may exceed 2^32. */
 int weft_histogram(int rung, int64_t *counts, const uint8_t *x, size_t count,
                    weft_stream stream);
 
-/* Compute counts (bins), int64: how often each number from 0 to bins - 1 occurs
- * in x (count), int32. Numbers outside [0,bins) are ignored. Every rung gives
- * the same counts. "partition" needs memory of 2 bytes per number and 5 KB
- * more, and "reference" of 4 bytes per bin and thread, or of 16 for up to 1024
- * bins. Without it, they return WEFT_ENOMEM. */
+/* Count the occurrences of each number from 0 to bins - 1 in x (count), int32:
+ * counts (bins), int64. Numbers outside [0,bins) are ignored. Every rung gives
+ * the same counts. Two rungs return WEFT_ENOMEM if memory runs out. "partition"
+ * needs 2 bytes per number and 5 KB more, and "reference" 4 bytes per bin and
+ * thread, or 16 for up to 1024 bins. */
 int weft_bincount(int rung, int64_t *counts, const int32_t *x, size_t count,
                   int bins, weft_stream stream);
 
@@ -289,12 +289,12 @@ struct weft_scan_options {
 /* Compute the running sums y (count) of x (count): y[i] = x[0] + ... + x[i].
  * The rungs "look_back", "look_back_warp", "items" and "fallback" give bits
  * that depend on the schedule. Every other CUDA rung gives the same bits for
- * each run and device, and "reference" for any number of threads. "fixed_order"
- * and "bulk" have smaller tiles, and so other bits, for counts below 2^22 on a
- * GPU and 2^14 on the CPU target. A sum is never -0. Returns WEFT_ENOMEM if it
- * cannot allocate the tiles' sums, at most 4 bytes for each 256 numbers and 32
- * more. Source: Merrill and Garland,
- * Single-pass Parallel Prefix Scan with Decoupled Look-back, 2016. */
+ * each run and device, and "reference" for any number of threads. For counts
+ * below 2^22 on a GPU and 2^14 on the CPU target, "fixed_order" and "bulk" have
+ * smaller tiles, and therefore other bits. A sum is never -0. Return
+ * WEFT_ENOMEM if the tiles' sums cannot be allocated, at most 4 bytes for each
+ * 256 numbers and 32 more. Source: Merrill and Garland, Single-pass Parallel
+ * Prefix Scan with Decoupled Look-back, 2016. */
 int weft_scan(int rung, float *y, const float *x, size_t count,
               const struct weft_scan_options *options, weft_stream stream);
 
@@ -308,14 +308,14 @@ int weft_scan_backward(int rung, float *dx, const float *dy, size_t count,
  * the largest first, and indices (rows,k), their columns. Of equal numbers, the
  * one with the lower column comes first; -0 equals 0. NaN is larger than all
  * other numbers, and equals NaN. Every rung gives the same bits for each run.
- * columns: at most 2^32 - 1; rows: at most 2^31 - 1; k: 1 to columns. Returns
- * WEFT_ENOMEM without memory for entries of 8 bytes: "sort" needs twice as many
- * as x has numbers, at most 2^24 for several rows; "radix_select" 2 k for each
- * of up to 1024 rows; "filtered" also one for each 32 numbers; "reference"
- * 3 k + 256 for each thread. "heap_a_warp" uses "radix_select" for a k above
- * 256, and "batched" uses "filtered" for rows that exceed shared memory. Source
- * of the radix select: Alabi et al., Fast k-selection algorithms for graphics
- * processing units, 2012. */
+ * columns: at most 2^32 - 1; rows: at most 2^31 - 1; k: 1 to columns. Return
+ * WEFT_ENOMEM if entries of 8 bytes cannot be allocated. "sort" needs two per
+ * number of x, at most 2^24 for several rows. "radix_select" needs 2 k for each
+ * of up to 1024 rows. "filtered" needs one more for each 32 numbers, and
+ * "reference" 3 k + 256 for each thread. "heap_a_warp" uses "radix_select" for
+ * a k above 256, and "batched" uses "filtered" for rows that exceed shared
+ * memory. Source of the radix select: Alabi et al., Fast k-selection algorithms
+ * for graphics processing units, 2012. */
 int weft_topk(int rung, float *values, int64_t *indices, const float *x,
               size_t rows, size_t columns, size_t k, weft_stream stream);
 
@@ -326,20 +326,20 @@ enum weft_sort_kind {
 };
 
 struct weft_sort_options {
-    int kind;       /* enum weft_sort_kind: what the words of x are */
+    int kind;       /* enum weft_sort_kind: the type of the words of x */
     int descending; /* 1: from the greatest key to the least */
 };
 
-/* Write the keys x (count), of 32 bits, to y (count) in ascending order. Equal
- * keys keep their order, ascending or descending. Floats have PyTorch's order:
- * -0 equals 0, and every NaN is equal to the others and greater than infinity.
- * sorted_values (count) receives the values (count) in the order of their keys,
- * or, if values is NULL, the keys' indices in x. Without sorted_values, only
- * keys are sorted. count is at most 2^31 - 1. Each rung gives the same bits for
- * each run. Returns WEFT_ENOMEM if it cannot allocate memory: for each key, at
- * most 16 bytes with values and 8 without, and 300 kB for each thread of plain
- * C. Source: Adinets and Merrill, Onesweep: A Faster Least Significant Digit
- * Radix Sort for GPUs, 2022. */
+/* Write the 32-bit keys x (count) to y (count) in ascending order. Equal keys
+ * keep their order, ascending or descending. Floats have PyTorch's order: -0
+ * equals 0, and all NaNs are equal and greater than infinity. sorted_values
+ * (count) receives the values (count) in the order of their keys, or, if values
+ * is NULL, the keys' indices in x. Without sorted_values, only keys are sorted.
+ * count is at most 2^31 - 1. Each rung gives the same bits for each run. Return
+ * WEFT_ENOMEM if memory cannot be allocated: for each key, at most 16 bytes
+ * with values and 8 without, and 300 kB for each thread of plain C. Source:
+ * Adinets and Merrill, Onesweep: A Faster Least Significant Digit Radix Sort
+ * for GPUs, 2022. */
 int weft_sort(int rung, int32_t *y, int32_t *sorted_values, const int32_t *x,
               const int32_t *values, size_t count,
               const struct weft_sort_options *options, weft_stream stream);
@@ -349,11 +349,11 @@ int weft_sort(int rung, int32_t *y, int32_t *sorted_values, const int32_t *x,
  * or if m is an infinity. Each rung gives the same bits for each run.
  * "split_rows", and rungs that pass long rows to it, give other bits on a
  * device with another number of multiprocessors or other shared memory. They
- * return WEFT_ENOMEM without memory for partial results: at most 12 bytes for
- * each of a row's parts. "cluster_a_row" gives other bits on a device whose
- * clusters have another size. "reference" returns WEFT_ENOMEM without 1 MiB for
- * each thread. Source: Milakov and Gimelshein, Online normalizer calculation
- * for softmax, 2018. */
+ * return WEFT_ENOMEM if they cannot allocate partial results, at most 12 bytes
+ * for each part of a row. "cluster_a_row" gives other bits for another cluster
+ * size. "reference" returns WEFT_ENOMEM if it cannot allocate 1 MiB for each
+ * thread. Source: Milakov and Gimelshein, Online normalizer calculation for
+ * softmax, 2018. */
 int weft_softmax(int rung, float *y, const float *x, int rows, int cols,
                  weft_stream stream);
 
@@ -363,32 +363,32 @@ int weft_softmax(int rung, float *y, const float *x, int rows, int cols,
 int weft_softmax_backward(int rung, float *dx, const float *dy, const float *y,
                           int rows, int cols, weft_stream stream);
 
-/* Compute y (rows,cols) = (s - mean) * rstd * weight + bias for each row, where
- * s = x + residual, rstd = 1 / sqrt(var + eps), and mean and the biased
+/* Compute y (rows,cols) = (s - mean) * rstd * weight + bias for each row,
+ * where s = x + residual and rstd = 1 / sqrt(var + eps). mean and the biased
  * variance var are those of the row. x, y (rows,cols); residual (rows,cols;
  * NULL: none); weight, bias (cols; NULL: ones and zeros); mean, rstd (rows).
- * total (rows,cols) receives s; it is NULL if and only if residual is. mean and
- * rstd are kept for the backward pass. eps must be finite and above 0. A row
- * becomes NaN if it has a NaN or an infinity, or if the sum of its numbers
- * overflows; if only that of the squares does, rstd is 0. Each rung gives the
- * same bits for each run; "split_rows" and "cluster_a_row" are as in
- * weft_softmax(), with at most 16 bytes for each part. Sources: Ba,
- * Kiros and Hinton, Layer Normalization, 2016; for the moments, Chan, Golub and
- * LeVeque, Updating formulae and a pairwise algorithm for computing sample
- * variances, 1979. */
+ * total (rows,cols) receives s; it is NULL if and only if residual is. mean
+ * and rstd are kept for the backward pass. eps must be finite and above 0. A
+ * row becomes NaN if it has a NaN or an infinity, or if the sum of its numbers
+ * overflows. If only the sum of the squares does, rstd is 0. Each rung gives
+ * the same bits for each run; "split_rows" and "cluster_a_row" are as in
+ * weft_softmax(), with at most 16 bytes for each part. Sources: Ba, Kiros and
+ * Hinton, Layer Normalization, 2016; for the moments, Chan, Golub and LeVeque,
+ * Updating formulae and a pairwise algorithm for computing sample variances,
+ * 1979. */
 int weft_layernorm(int rung, float *y, float *total, float *mean, float *rstd,
                    const float *x, const float *residual, const float *weight,
                    const float *bias, int rows, int cols, float eps,
                    weft_stream stream);
 
 /* Compute dx and dresidual (rows,cols), which are equal, dweight (cols) and
- * dbias (cols) from dy (rows,cols), weight (cols; NULL: ones), and the arrays
- * of the forward pass: mean (rows), rstd (rows), and total (rows,cols; NULL
- * without residual) or x (rows,cols), which may be NULL if total is not. Each
- * of the gradients may be NULL and is then skipped. dweight and dbias have the
- * same bits for every grid and kernel; those of "reference" can differ. Returns
- * WEFT_ENOMEM without memory for their partial sums: about 8 * cols bytes for
- * each 64 rows, or 8 * cols bytes for each of at most 64 pieces in
+ * dbias (cols) from dy (rows,cols), weight (cols; NULL: ones), and the forward
+ * pass's mean (rows), rstd (rows), and total (rows,cols; NULL without
+ * residual) or x (rows,cols). x may be NULL if total is not. Each of the
+ * gradients may be NULL and is then skipped. dweight and dbias have the same
+ * bits for every grid and kernel; those of "reference" can differ. Return
+ * WEFT_ENOMEM if their partial sums cannot be allocated: about 8 * cols bytes
+ * for each 64 rows, or 8 * cols bytes for each of at most 64 pieces in
  * "reference". */
 int weft_layernorm_backward(int rung, float *dx, float *dresidual,
                             float *dweight, float *dbias, const float *dy,
@@ -400,8 +400,8 @@ int weft_layernorm_backward(int rung, float *dx, float *dresidual,
 /* Compute y (rows,cols) = s * rstd * weight for each row, where s = x +
  * residual and rstd = 1 / sqrt(mean(s^2) + eps). The arrays are those of
  * weft_layernorm(), without mean and bias; so are the bits and errors. A row
- * with a NaN becomes NaN. An infinity makes rstd 0, and itself NaN. Source:
- * Zhang and Sennrich, Root Mean Square Layer Normalization, 2019. */
+ * with a NaN becomes NaN. An infinity makes rstd 0 and its own output NaN.
+ * Source: Zhang and Sennrich, Root Mean Square Layer Normalization, 2019. */
 int weft_rmsnorm(int rung, float *y, float *total, float *rstd, const float *x,
                  const float *residual, const float *weight, int rows, int cols,
                  float eps, weft_stream stream);
@@ -443,13 +443,13 @@ struct weft_cnn_config {
 typedef struct weft_cnn weft_cnn;
 
 /* Build a model on the current device, with zero weights and gradients, and
- * store it in *cnn (NULL after a failure). Returns WEFT_EINVAL for a
+ * store it in *cnn (NULL after a failure). Return WEFT_EINVAL for a
  * configuration that is out of range and WEFT_ENOMEM if the memory does not
  * suffice. Waits. */
 int weft_cnn_create(weft_cnn **cnn, int rung,
                     const struct weft_cnn_config *config, weft_stream stream);
 
-/* Free a model and everything it holds after its queued steps are done; NULL is
+/* Free a model and everything it holds after its queued steps are done. NULL is
  * allowed. */
 void weft_cnn_destroy(weft_cnn *cnn);
 
@@ -480,13 +480,13 @@ enum weft_cnn_dataset { WEFT_CNN_TRAIN = 0, WEFT_CNN_TEST = 1 };
 
 /* Copy a data set to the device and replace the previous one. images
  * (count,height,width) and labels (count) are uint8 host arrays. labels may be
- * NULL if only weft_cnn_forward() reads the set; a label must be below
+ * NULL if only weft_cnn_forward() reads the set. A label must be below
  * config.classes. After a failure the previous set remains. Waits. */
 int weft_cnn_data(weft_cnn *cnn, int set, const uint8_t *images,
                   const uint8_t *labels, int count, weft_stream stream);
 
 /* Train on the images order[0..count) of the training set in batches of `batch`
- * images; the last batch may be smaller. `order` is a host array of indices.
+ * images. The last batch may be smaller. `order` is a host array of indices.
  * Each step gathers and normalises its batch, runs the forward and backward
  * passes, and updates the weights. lr must be finite and at least 0. A GPU only
  * queues the steps; the CPU build returns WEFT_EINTR after Ctrl-C. */
@@ -530,7 +530,7 @@ int weft_cnn_profile(weft_cnn *cnn, const int32_t *order, int batch, float lr,
  * "c2", ... as listed in kernels/mnist/fused/fused.h. `shape` (4) receives its
  * sizes, padded with 0. Unless `out` is NULL, this host array receives the
  * elements as float; `count` must be their number, the product of the sizes.
- * Only the fused rungs keep such arrays; other rungs and unknown names give
+ * Only the fused rungs keep such arrays. Other rungs and unknown names give
  * WEFT_EINVAL. Waits. */
 int weft_cnn_peek(weft_cnn *cnn, const char *name, int *shape, float *out,
                   size_t count, weft_stream stream);

@@ -1,6 +1,6 @@
-"""The diagram of docs/architecture.md: which folder of weft imports which others.
+"""Draw the diagram of docs/architecture.md: the imports between weft's folders.
 
-python tests/architecture.py writes it.
+`python tests/architecture.py` writes the file.
 """
 
 from __future__ import annotations

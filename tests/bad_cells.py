@@ -1,7 +1,7 @@
 """More than a hundred cells that a session must survive.
 
 Each cell is CUDA C with a kernel `k(int *x, int n)`, which the session compiles and
-launches as k[2, 32](x, 64) with 64 zeros. `says` is a pattern of the one sentence that
+launches as k[2, 32](x, 64) with 64 zeros. `says` is a pattern for the one sentence that
 reports the failure. The cells of MODES harm only later computations. Some of CELLS are
 marked `may_pass`: only a watch build reports their faults. The cells of LOST end the
 session unless they run with --isolated.

@@ -1,4 +1,4 @@
-"""All bodies as CUDA C, translated by to_cuda into one source."""
+"""Translate all bodies to CUDA C, as one source."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def arguments() -> dict[Any, tuple[Any, ...]]:
 def source() -> str:
     """Return the CUDA C of all bodies."""
     texts = [cuda_c(body).source(*args) for body, args in arguments().items()]
-    # Several bodies share helpers and constants.
+    # Several bodies share helpers and constants, which may occur only once.
     pieces = [p for text in texts for p in re.split(r"\n\n(?=\S)", text)]
     return "\n\n".join(dict.fromkeys(piece.strip() for piece in pieces)) + "\n"
 

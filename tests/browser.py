@@ -1,7 +1,7 @@
 """Chromium for tests of pages, if this machine has one.
 
 The tests need the packages of tests/requirements.txt, and a Chromium. CHROMIUM names
-its program; without it, the tests use the one on the path, or playwright's own.
+its program. By default, the tests use one on the path, or playwright's.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def open_chromium() -> Iterator[Any]:
 
 @contextlib.contextmanager
 def open_page(content: str, **options: Any) -> Iterator[Any]:
-    """Open a page with this content in a Chromium of its own."""
+    """Open a page with this content in a separate Chromium."""
     with open_chromium() as browser:
         page = browser.new_page(**options)
         page.set_content(content)
@@ -51,7 +51,7 @@ def open_page(content: str, **options: Any) -> Iterator[Any]:
 
 
 def open_watched(browser: Any, address: str, **options: Any) -> Any:
-    """Open an address in a context of its own.
+    """Open an address in a separate context.
 
     The page's attribute `requested` lists its requests, and `errors` the errors of its
     scripts.
@@ -71,13 +71,13 @@ def _note_error(page: Any, line: Any) -> None:
 
 
 def list_violations(page: Any, part: str | None = None, **options: Any) -> list[str]:
-    """Return what axe-core's rules find on the page: rule, impact, place and reason.
+    """Return the page's violations of axe-core's rules: rule, impact, place, reason.
 
     part: a selector of the parts to check; None: the whole page.
     """
     from axe_playwright_python.sync_playwright import Axe
 
-    # axe would load style sheets again, which a page from a file may not do.
+    # axe would load style sheets again, which the browser forbids a page from a file.
     options = {"resultTypes": ["violations"], "preload": False, **options}
     found = Axe().run(page, part, options).response["violations"]
     return [

@@ -13,8 +13,8 @@ from pathlib import Path
 
 STARTED = time.monotonic()
 
-# This must precede the import of torch. Several workers share the cores, and threads
-# that spin while they wait would slow down the threads that they wait for.
+# This must precede the import of torch. Several workers share the cores. Threads that
+# spin while they wait would slow down the threads for which they wait.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # Pictures of times must not depend on how busy the machine is.
 os.environ["WEFT_SHARED"] = "draw"
@@ -106,7 +106,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(trylast=True)  # after the selection by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let each worker begin with long tests; one of them at the end would run alone.
+    """Let each worker begin with long tests; a long test at the end would run alone.
 
     pytest-xdist gives each worker a run of successive tests, all of about equal length.
     """
@@ -179,7 +179,7 @@ _large_test = FileLock(Path(tempfile.gettempdir()) / f"weft_memory_{os.getuid()}
 
 
 def want_memory(gigabytes: int) -> None:
-    """Skip the test if the machine has less free memory.
+    """Skip the test unless the machine has this much free memory.
 
     Only one such test runs at a time: two together could exceed the memory.
     """

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from html.parser import HTMLParser
 
-# (page, its text): the background of an image, JupyterLab's, VS Code's and GitHub's.
+# (page, its text): backgrounds of an image, JupyterLab, VS Code and GitHub.
 PAGES = {
     "light image": ("#ffffff", "#24292f"),
     "dark image": ("#16191d", "#d7dce2"),

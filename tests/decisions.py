@@ -4,10 +4,10 @@ ReLU and max pool decide. A value nearer to a kink than its rounding error may f
 either side, in PyTorch as well as in a rung. Then a term of the gradient appears or
 vanishes, which changes the gradient a thousand times as much as rounding does. Chance
 decides whether and where this happens: at batch 64, one of a few fp32 steps has such a
-value. So the two effects are separated. Gradients are compared with a float64 step that
-takes the same decisions. Decisions are compared with those of float64: each that
-differs has a gap, the loss in terms of batch norm's output (whose deviation is its
-weight).
+value. Therefore the two effects are separated. Gradients are compared with a float64
+step that takes the same decisions. Decisions are compared with those of float64: each
+decision that differs has a gap, measured in batch norm's output, whose deviation is its
+weight.
 """
 
 from __future__ import annotations

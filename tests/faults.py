@@ -34,7 +34,7 @@ def libraries(lab: Path) -> list[str]:
 
 
 def bind_by_modes() -> None:
-    """In a child, make file modes bind root as well, from its next exec on."""
+    """In a child, make file modes bind root as well, starting with its next exec."""
     libc = ctypes.CDLL(None)
     for capability in _DROPPED:
         libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)

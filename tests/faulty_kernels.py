@@ -1,7 +1,7 @@
 """Kernels with one fault each, and clean kernels that look faulty.
 
 The line of a fault ends in `# !` (a race has two; a report may name either first).
-CASES has all of them with launches that show the faults; CLEAN has those without.
+CASES has the faulty kernels with launches that show the faults; CLEAN has the others.
 """
 
 from __future__ import annotations

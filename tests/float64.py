@@ -54,7 +54,7 @@ class Step:
     clear: bool
 
     def refuse(self, loss: float, gradients: dict[str, np.ndarray]) -> list[str]:
-        """Return the errors that exceed their bounds, NaN included."""
+        """Return the errors that exceed their bounds or are NaN."""
         errors = {"loss": abs(loss - self.loss)}
         for name, want in self.gradients.items():
             got = torch.from_numpy(gradients[name]).double()
@@ -68,8 +68,8 @@ class Step:
 
 @dataclass
 class Error:
-    """A bound on each value's error in two parts: one that is independent for each
-    value, and one that a channel's values share (batch norm's statistics)."""
+    """A bound on each value's error, in two parts. One is independent for each value;
+    the values of a channel share the other (batch norm's statistics)."""
 
     own: torch.Tensor
     common: torch.Tensor
@@ -149,7 +149,7 @@ def _product_error(layer, name: str, x, error: Error) -> Error:
         return F.linear(values.flatten(1).square(), weight2)
 
     terms = layer.weight[0].numel()
-    # The values of one channel: by Cauchy and Schwarz, (sum of s)^2 <= s sum of
+    # Values of one channel share s. By Cauchy and Schwarz, (sum of s)^2 <= s sum of
     # squares.
     same = 9 if name.startswith("conv") else x[0, 0].numel() if x.dim() == 4 else 1
     growth = WINOGRAD if name == "conv2" else 1.0

@@ -1,8 +1,8 @@
 """Each kernel of the fused step in float64, from that kernel's own inputs.
 
-The test takes a step and reads all arrays between its kernels (Cnn.peek). Then it
+A test takes a step and reads all arrays between its kernels (Cnn.peek). Then it
 compares each kernel's outputs with a float64 computation from the same inputs, which
-are the outputs of the kernels before. So errors do not add up from kernel to kernel,
+are the outputs of the earlier kernels. So errors do not add up from kernel to kernel,
 and a failure names the wrong kernel.
 
 Bounds. T is the rung's type for factors. EPS[T] is half a unit in its last place, and
@@ -17,7 +17,7 @@ and |A| |dy| |A'|. Each rounding of a transform, of which a term has at most ten
 as an addition. So a sum of k/9 or k/4 products has fewer roundings than k, the number
 of direct products. Its bound is computed from k.
 
-Like terms. Both roots assume that roundings are independent, but where two places of a
+Like terms. Both roots assume that roundings are independent, but if two places of a
 batch are alike, their roundings are equal. Most of a black image's 196 pixels have the
 same c2, and so the same rounding error. If m places are alike, their errors add up to m
 times one of them. So the square of one error counts m^2 times or, equivalently, the
@@ -34,7 +34,7 @@ The roundings inside a sum are also alike: between two powers of two, adding the
 number rounds off the same amount. Then only the worst-case bound holds: a term takes
 part in at most as many additions as its chain has, and each addition rounds by at most
 ULP of the partial sum (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed.,
-4.2). A tensor core adds 8 products or more at once and truncates by MMA = 8 ULP, which
+4.2). A tensor core adds 8 products or more together and truncates by MMA = 8 ULP, which
 amounts to the same. So terms with m > 1 add ULP chain |term| to the root.
 
 The following are alike: places of conv2's output whose 3 x 3 pixels of p1 are equal in
@@ -185,7 +185,7 @@ def mixed(x: torch.Tensor) -> torch.Tensor:
 
 
 def alike(x: torch.Tensor) -> torch.Tensor:
-    """Return (...): how often each row of k numbers occurs in x (...,k)."""
+    """Return the number of occurrences (...) of each row of k numbers in x (...,k)."""
     _, number, counts = mixed(x).unique(return_inverse=True, return_counts=True)
     return counts[number].double()
 
@@ -369,7 +369,7 @@ def conv2(s: Look) -> None:
 
     like = alike(s.places[..., None])[:, None]
     for i, v in enumerate((want, want**2)):
-        # The error of values that were rounded when stored, or of those before.
+        # The error of values that were rounded when stored, or the error before that.
         off = s.stored * (i + 1) * v.abs()
         off = added((like * off**2).sum((0, 2, 3)), off.sum((0, 2, 3)))
         sizes = v.abs().sum((0, 2, 3))

@@ -11,10 +11,10 @@ paths     it builds a path or reads a file: ROOT, Path, glob(), read_json() ...
 pictures  it draws with matplotlib: a block `with figure(...) as ax`, a call of ax
 tables    it lays out text: a print() of padded columns or of a fixed heading, or an
           assignment of text that is put together
-helpers   a function that the lesson's text does not name, if it is no kernel, launches
-          none and checks no answer. It must also do more than compute: it writes text,
-          or calls a function that is neither from Python, NumPy or PyTorch nor one
-          that only computes
+helpers   a function that the lesson's text does not name, unless it is a kernel,
+          launches one or checks an answer. It must also do more than compute: it writes
+          text, or calls a function that is neither from Python, NumPy or PyTorch nor
+          one that only computes
 
 A statement that launches (kernel[...](...), inspect(), train(), backward()), guesses,
 checks or asserts is not plumbing. The head of a block is plumbing if all of it is.

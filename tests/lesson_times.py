@@ -1,7 +1,7 @@
 """Measure how long the lessons take, and list the cells that take the longest.
 
     python tests/lesson_times.py               all lessons, one after another
-    python tests/lesson_times.py 00 04_numba   the lessons whose names begin so
+    python tests/lesson_times.py 00 04_numba   lessons by the start of their names
 
 A busy machine changes the wall time, but hardly the processor time. So the table has
 both: "wall" and "cpu". The latter adds up user and system mode, and includes all
@@ -28,7 +28,7 @@ sys.path.append(str(ROOT / "docs" / "site"))
 from lessons import NOTEBOOKS, list_names, read_code
 
 SECONDS = 1800  # time limit of a cell, on a busy machine
-LONGEST = 12  # how many cells to list
+LONGEST = 12  # number of cells to list
 PICTURES = ("image/png", "image/svg+xml", "text/html")
 
 

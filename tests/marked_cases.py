@@ -58,7 +58,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Case:
-    """A case of a program. marks: its faults; lines: all that may be reported."""
+    """A case of a program. marks: its faults; lines: those that a report may name."""
 
     name: str
     marks: tuple[Mark, ...]
@@ -70,7 +70,7 @@ class Case:
 
     @property
     def goes_on(self) -> bool:
-        """Whether the program can continue after it."""
+        """Whether the program can continue after the fault."""
         return self.kinds <= GO_ON
 
     def complaints(self, findings: list[Finding]) -> list[str]:
@@ -91,7 +91,7 @@ class Case:
 
     def _is_reported(self, mark: Mark, finding: Finding) -> bool:
         # A full stack is reported at the line that uses it next. Threads that wait for
-        # each other wait at several lines.
+        # each other may be at several lines.
         anywhere = finding.kind in {"stack", "deadlock", "hang"} & mark.kinds
         return mark.tells(finding) or (anywhere and finding.line in self.lines)
 

@@ -2,7 +2,7 @@
 
 Each ends in KeyboardInterrupt (a command: in one line and status 130), or the signal
 came too late. The same work, done again, gives the right result, and no process, file
-or handler is left behind.
+or handler remains.
 """
 
 from __future__ import annotations

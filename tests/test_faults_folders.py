@@ -1,7 +1,7 @@
 """Folders that cannot be written, belong to another user, are full or do not exist.
 
-Each ends in a result or in one error of the lab's own. The same command works once the
-folder is usable.
+Each case ends in a result or in one of the lab's own errors. The same command works
+once the folder is usable.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def test_no_folder_at_all_is_one_error(lab, tmp_path):
 
 # ---- a full disk ---------------------------------------------------------------------
 
-# This runs in a separate mount namespace, so nothing of it remains.
+# The script runs in a separate mount namespace, so its mounts do not remain.
 TWICE = """
 mount -t tmpfs -o size=$SIZE weft "$DISK" || exit 77
 "$@"; echo "== $?" >&2
@@ -189,7 +189,7 @@ ls -R "$DISK" >&2
 
 def on_a_small_disk(lab, disk, size, cache, *words, **env):
     """Run the command on a disk of that size, then on a larger one. Return the output
-    and exit status of each, and the files on the disk afterwards."""
+    and exit status of each run, and the files on the disk afterwards."""
     disk.mkdir(parents=True)
     command = ["unshare", "--mount", *["--map-root-user"] * (os.geteuid() != 0)]
     if not shutil.which("unshare"):

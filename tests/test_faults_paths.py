@@ -21,7 +21,7 @@ NAMES = {
     "backslash": "a\\n",
     "dash": "-o",
 }
-# G++ fails if the lab's own path contains these.
+# g++ fails if the lab's own path contains these.
 UNKNOWN_TO_GXX = ("quote", "newline", "backslash")
 NOT_UTF8 = os.fsdecode(b"a\xffb")
 LIBRARY = """
@@ -120,7 +120,7 @@ def test_the_lab_itself_may_lie_anywhere_but_where_gxx_cannot_read(tmp_path, nam
     (tmp_path / "a.cu").write_text("int main() { return 3; }\n")
     words = ["-m", "weft", "run", "a.cu", "-O0"]
     result = python(lab, tmp_path / "cache", *words, cwd=tmp_path)
-    if name == "colon":  # a linker's list separates folders by colons
+    if name == "colon":  # a linker's list separates folders with colons
         assert (
             result.returncode == 1 and "a folder with ':' in its name" in result.stderr
         )

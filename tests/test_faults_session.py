@@ -1,4 +1,4 @@
-"""One long session of edits: its use of system resources stays bounded."""
+"""In one long session of edits, the use of system resources stays bounded."""
 
 from __future__ import annotations
 

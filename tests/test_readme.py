@@ -203,7 +203,7 @@ def test_pytorch_is_at_its_best_in_each_committed_race():
     assert len(races) == 15
     for (_, batch), rows in races.items():
         kinds = [kind for kind in list_twins(rows) if not kind.biases]
-        # From 4096 images on, a step takes too long for launches to count.
+        # With 4096 images or more, a step takes too long for launches to matter.
         graph = 64 if batch < 4096 else 1
         for compiled in ("compile", "compile-step"):
             assert any(k.compiled == compiled and k.graph >= graph for k in kinds)

@@ -10,7 +10,7 @@ import pytest
 
 from weft.base.paths import KERNELS, ROOT
 
-BIN = Path(sys.executable).parent  # pip installs programs beside its Python
+BIN = Path(sys.executable).parent  # pip installs programs next to its Python
 NOTEBOOKS = ROOT / "notebooks"
 PYTHON = ["lib", "tests", "docs/site", "docs/slides", "utils.py"]
 

@@ -1,4 +1,4 @@
-"""The functions that lessons call: sources from files, whole or by function."""
+"""The functions with which lessons show sources, whole files or single functions."""
 
 import html
 import re

@@ -1,4 +1,4 @@
-"""The trained weights that come with the lab, with which lesson 15a begins.
+"""Train the weights that come with the lab, and with which lesson 15a begins.
 
 python tests/trained_weights.py trains the CNN for two epochs on the CPU by the schedule
 of the race. It writes lib/weft/mnist/files/trained.npz.
@@ -30,7 +30,7 @@ def main() -> None:
     ours.start(initial_weights(0))
     for epoch, first, end, rate in TARGET.pieces(len(train)):
         ours.train(epoch_order(0, epoch, len(train))[first:end], rate)
-    print(f"{100 * ours.accuracy():.2f} % of the test set are right")
+    print(f"{100 * ours.accuracy():.2f} % correct on the test set")
     half = {n: x.astype(np.float16) for n, x in ours.cnn.weights.items()}
     with store.replace_file(TRAINED) as part, open(part, "wb") as file:
         np.savez_compressed(file, **half)

@@ -45,7 +45,7 @@ rect { fill: #f6f6f6; stroke: #ccc }
 
 
 def run_cell(source: str) -> tuple[str, list[str]]:
-    """Run the cell watched; return the first elements of y, and its report by lines."""
+    """Run the cell watched; return the first elements of y, and the report's lines."""
     x, y = np.arange(1000, dtype=np.float32), np.ones(1000, np.float32)
     kernel = load_cuda(source, target="cpu", watched=True).saxpy
     with contextlib.suppress(KernelFault):  # the report contains the fault

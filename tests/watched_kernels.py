@@ -11,7 +11,7 @@ from weft.see.inspect import WatchedTensor, report_watched
 from weft.toolchain import native
 
 ORDERS = (0, 1, 2)  # forward, reverse, and one random order
-LARGEST = 15_000  # the largest number of elements in a case's inputs
+LARGEST = 15_000  # maximum number of elements in a case's inputs
 
 
 def findings() -> list:

@@ -1,4 +1,4 @@
-"""Wrong kernels for check(), each with its mistake; and right ones.
+"""Wrong kernels for check(), each with its mistake, and right kernels.
 
 The kernels are in Python and CUDA C. Outputs come first and sizes last. test_check.py
 runs WRONG and RIGHT. The words must occur in the suggested cause of the mistake.
@@ -511,7 +511,7 @@ def into(c, a, b, m, n, k):
 
 
 ADD, MM = (add_reference, MAP), (np.matmul, MATMUL)
-# The subject of the check, its reference and options, and the words of the refusal.
+# An entry is the checked object, its reference and options, and the refusal's words.
 WRONG = [
     (writes_nan, *ADD, "an undefined operation .* 0 / 0"),
     (writes_nothing, *ADD, "no thread stores into it"),

@@ -7,9 +7,9 @@
  *          comes first, and the variance in a second pass, as the mean of (x -
  *          mean)^2. The one-pass formula mean(x^2) - mean^2 loses every digit
  *          if the mean is large compared with the spread.
- * Limit:   the memory's bandwidth, since x is read three times. With one block
- *          per channel, 32 channels leave most of a GPU idle.
- * Error:   a thread adds n*h*w / THREADS terms one after another, and the tree
+ * Limit:   the memory's bandwidth, since x is read three times. One block per
+ *          channel means that 32 channels leave most of a GPU idle.
+ * Error:   a thread adds n*h*w / THREADS terms in sequence, and the tree adds
  *          log2(THREADS) more. The error is 2^-24 times the number of these
  *          additions, far less than that of a plain loop over n*h*w terms.
  * Lesson:  notebooks/10_backwards.ipynb */
@@ -50,7 +50,7 @@ static __device__ size_t element(size_t i, size_t k, int c, size_t plane) {
     return (i / plane * c + k) * plane + i % plane;
 }
 
-/* Compute mean (c) and rstd (c) of x. One block per channel. */
+/* Compute mean (c) and rstd (c) of x with one block per channel. */
 static __global__ void batchnorm2d_naive_stats(float *mean, float *rstd,
                                                const float *x, int n, int c,
                                                size_t plane, float eps) {
@@ -75,7 +75,7 @@ static __global__ void batchnorm2d_naive_stats(float *mean, float *rstd,
     }
 }
 
-/* Compute y from x and its statistics. One thread per element. */
+/* Compute y from x and its statistics. One thread handles one element. */
 static __global__ void batchnorm2d_naive(float *y, const float *x,
                                          const float *weight, const float *bias,
                                          const float *mean, const float *rstd,
@@ -87,7 +87,7 @@ static __global__ void batchnorm2d_naive(float *y, const float *x,
 }
 
 /* Compute dbias (c) = sum of dy and dweight (c) = sum of dy * xhat, where xhat
- * is (x - mean) * rstd. One block per channel. */
+ * is (x - mean) * rstd. One block handles one channel. */
 static __global__ void batchnorm2d_naive_sums(float *dweight, float *dbias,
                                               const float *dy, const float *x,
                                               const float *mean,
@@ -113,7 +113,7 @@ static __global__ void batchnorm2d_naive_sums(float *dweight, float *dbias,
 
 /* Compute dx. x affects y directly, through the mean (which subtracts the mean
  * of dy), and through the spread (which subtracts the part along xhat). One
- * thread per element. */
+ * thread handles one element. */
 static __global__ void batchnorm2d_naive_dx(float *dx, const float *dweight,
                                             const float *dbias, const float *dy,
                                             const float *x, const float *weight,

@@ -66,7 +66,7 @@ load(piece<WIDTH> pieces[LOADS], const float *from, struct walk *at,
     return got;
 }
 
-/* Compute mean (c) and rstd (c) of x. One block per channel. */
+/* Compute mean (c) and rstd (c) of x with one block per channel. */
 template <int WIDTH>
 static __global__ void batchnorm2d_tiled_stats(float *mean, float *rstd,
                                                const float *x, int n, int c,
@@ -99,7 +99,7 @@ static __global__ void batchnorm2d_tiled_stats(float *mean, float *rstd,
     }
 }
 
-/* Compute y from x and its statistics. One thread per piece. */
+/* Compute y from x and its statistics. One thread handles one piece. */
 template <int WIDTH>
 static __global__ void batchnorm2d_tiled(float *y, const float *x,
                                          const float *weight, const float *bias,
@@ -114,7 +114,7 @@ static __global__ void batchnorm2d_tiled(float *y, const float *x,
     ((piece<WIDTH> *)y)[i] = x_r;
 }
 
-/* Compute dbias (c) and dweight (c), as in rung naive. One block per
+/* Compute dbias (c) and dweight (c), as in rung naive. One block handles one
  * channel. */
 template <int WIDTH>
 static __global__ void
@@ -149,7 +149,7 @@ batchnorm2d_tiled_sums(float *dweight, float *dbias, const float *dy,
     }
 }
 
-/* Compute dx, as in rung naive. One thread per piece. */
+/* Compute dx, as in rung naive. One thread handles one piece. */
 template <int WIDTH>
 static __global__ void
 batchnorm2d_tiled_dx(float *dx, const float *dweight, const float *dbias,

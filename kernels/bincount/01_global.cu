@@ -1,8 +1,8 @@
 /* 01_global.cu -- bincount, rung 1: an atomic addition to global memory.
  *
  * Idea:       a thread per number adds 1 to the count of its bin.
- * Prediction: the L2 cache does all additions. Each moves a sector of 32 bytes,
- *             and additions to one address follow one another.
+ * Prediction: the L2 cache performs all additions. Each moves a sector of 32
+ *             bytes, and additions to one address are serialised.
  * Limit:      the L2 cache. Rung 2 adds in shared memory. */
 #include "bincount.cuh"
 

@@ -1,15 +1,15 @@
 /* 02_ranges.cu -- bincount, rung 2: a block counts one range of the bins.
  *
- * Before:     rung 1 does an addition per number in the L2 cache.
- * Idea:       as many bins as shared memory has room for are a range. A block
- *             counts the numbers of its range in a part of x, and adds the
- *             counts to those of the grid at its end.
+ * Before:     rung 1 performs one addition per number in the L2 cache.
+ * Idea:       a range has as many bins as fit in shared memory. A block counts
+ *             the numbers of its range in a part of x, and finally adds the
+ *             counts to those of the grid.
  * Prediction: for one range, x is read once. For r ranges it is read r times.
- * Limit:      the readings. Rung 3 reads x twice, for any number of ranges. */
+ * Limit:      the reads. Rung 3 reads x twice, for any number of ranges. */
 #include "bincount.cuh"
 
-/* Block k counts part k / ranges of x in range k % ranges of the bins, which
- * has `width` bins, the last one fewer. */
+/* Let block k count part k / ranges of x in range k % ranges of the bins. A
+ * range has `width` bins, the last one fewer. */
 static __global__ void __launch_bounds__(WIDE)
     count_ranges(tally *counts, const int32_t *x, size_t count, unsigned bins,
                  unsigned width, unsigned ranges) {
@@ -21,7 +21,7 @@ static __global__ void __launch_bounds__(WIDE)
     const size_t step = (size_t)(gridDim.x / ranges) * WIDE;
     size_t i = (size_t)(blockIdx.x / ranges) * WIDE + threadIdx.x;
     for (; i < count; i += LOADS * step) {
-        unsigned bin[LOADS]; // in the range; at least `own` for other numbers
+        unsigned bin[LOADS]; // bin within the range, or at least `own` outside
 #pragma unroll
         for (int j = 0; j < LOADS; j++)
             bin[j] =
@@ -43,7 +43,7 @@ int bincount_ranges(const struct bincount *b) {
     WEFT_TRY(claim_shared(l, (const void *)count_ranges));
     const unsigned all =
         count_resident(count_ranges, WIDE, l.shared_bytes, BLOCKS_ON_CPU);
-    // A part is so long that its numbers cost more than the counts of a range.
+    // A part is long enough to cost more time than adding a range's counts.
     const unsigned parts =
         divide_count(b->count, max(4 * width, 1u << 14), CEIL_DIV(all, ranges));
     l.grid = parts * ranges;

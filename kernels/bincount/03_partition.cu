@@ -1,15 +1,15 @@
 /* 03_partition.cu -- bincount, rung 3: numbers are sorted by range first.
  *
- * Before:     in rung 2, a block reads the numbers of all ranges and counts
+ * Before:     in rung 2, a block reads the numbers of all ranges but counts
  *             those of one.
  * Idea:       a kernel counts the numbers of each range, a second one finds
  *             where each range begins, and a third one sorts the numbers by
- *             range. A fourth reads only what it counts. The order in a range
- *             does not matter, so a tile takes places by an atomic addition. A
+ *             range. A fourth reads only numbers that it counts. The order in a
+ *             range is free, so a tile takes places by atomic addition. A
  *             number needs only its place in its range, 2 bytes.
  * Prediction: 12 bytes per number for up to 256 ranges: 4 read twice, and 2
- *             written and read.
- * Limit:      256 ranges, 2^21 bins. Beyond, rung 1 runs: its additions then
+ *             written and read back.
+ * Limit:      256 ranges, 2^21 bins. For more, rung 1 runs: its additions then
  *             have many addresses. If all bins are one range, rung 2 runs. */
 #include "bincount.cuh"
 
@@ -17,10 +17,10 @@
 #include "common/scratch.cuh"
 
 enum {
-    BITS = 13, // of a place in a range, whose counts need 32 KB
+    BITS = 13, // bits of a bin's index in its range; counts need 32 KB
     WIDTH = 1 << BITS,
-    RANGES = THREADS, // at most; a thread per range
-    KEYS = 32,        // of a thread
+    RANGES = THREADS, // maximum; one thread per range
+    KEYS = 32,        // keys per thread
     TILE = KEYS * THREADS
 };
 
@@ -31,8 +31,8 @@ static __device__ __forceinline__ unsigned find_range(int number,
                                    : (unsigned)RANGES;
 }
 
-/* Add the number of x's elements in each range to sizes (RANGES). Like rung 5
- * of histogram, a lane has its own copy of the counts. */
+/* Add the number of x's elements in each range to sizes (RANGES). As in rung 5
+ * of histogram, each lane has its own copy of the counts. */
 static __global__ void size_ranges(tally *sizes, const int32_t *x, size_t count,
                                    unsigned bins) {
     __shared__ unsigned sizes_s[RANGES * WARP];
@@ -58,7 +58,7 @@ static __global__ void size_ranges(tally *sizes, const int32_t *x, size_t count,
 
 /* Replace each size by the sum of the earlier ones, the first place of the
  * range, and store it in next (RANGES), too. firsts[RANGES] becomes the sum of
- * all. One block. */
+ * all. The grid has one block. */
 static __global__ void place_ranges(tally *firsts, tally *next) {
     __shared__ tally sums_s[WARPS];
     const tally own = firsts[threadIdx.x], upto = scan_lanes(own);
@@ -69,8 +69,8 @@ static __global__ void place_ranges(tally *firsts, tally *next) {
     if (threadIdx.x == 0) firsts[RANGES] = all;
 }
 
-/* Take a place among the numbers of a tile in a range. The lanes with the same
- * range add once, and find their own places by the lanes below them. */
+/* Take a place among a tile's numbers in a range. Lanes with the same range add
+ * once, and count the lanes below them to find their own places. */
 static __device__ __forceinline__ unsigned take_place(unsigned *taken_s,
                                                       unsigned range) {
     const unsigned lane = threadIdx.x % WARP;
@@ -83,15 +83,15 @@ static __device__ __forceinline__ unsigned take_place(unsigned *taken_s,
     return place + __popc(equal & ((1u << lane) - 1));
 }
 
-/* Write the place of each number in its range to y, by ranges. A block takes a
- * tile of x. It first sorts the tile in shared memory, so that the lanes of a
- * warp write neighbours. */
+/* Write the place of each number in its range to y, ordered by range. A block
+ * takes a tile of x. It first sorts the tile in shared memory, so that the
+ * lanes of a warp write neighbours. */
 static __global__ void __launch_bounds__(THREADS)
     sort_by_range(uint16_t *y, tally *next, const int32_t *x, size_t count,
                   unsigned bins) {
     __shared__ unsigned numbers_s[TILE], taken_s[RANGES + 1], firsts_s[RANGES],
         sums_s[WARPS];
-    __shared__ tally shifts_s[RANGES]; // from a place in the tile to one in y
+    __shared__ tally shifts_s[RANGES]; // place in y less that in the tile
     taken_s[threadIdx.x] = taken_s[RANGES] = 0;
     __syncthreads(); // no place is taken
     const size_t first = (size_t)blockIdx.x * TILE + threadIdx.x;
@@ -124,8 +124,8 @@ static __global__ void __launch_bounds__(THREADS)
             (uint16_t)(numbers_s[i] % WIDTH);
 }
 
-/* Count the numbers of y from `begin` to `end`, which are in one range, in
- * counts_s, and add the counts to those of the grid. */
+/* Count in counts_s the numbers of y from `begin` to `end`, all in one range,
+ * and add the counts to those of the grid. */
 static __device__ __forceinline__ void count_range(tally *counts,
                                                    unsigned *counts_s,
                                                    const uint16_t *y,
@@ -141,7 +141,7 @@ static __device__ __forceinline__ void count_range(tally *counts,
     __syncthreads(); // counts_s has been read
 }
 
-/* Count a part of y; it may have several ranges. */
+/* Count a part of y; it may span several ranges. */
 static __global__ void __launch_bounds__(WIDE)
     count_parts(tally *counts, const uint16_t *y, const tally *firsts,
                 unsigned ranges) {

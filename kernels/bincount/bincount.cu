@@ -1,8 +1,8 @@
-/* bincount.cu -- how often each of many numbers occurs: rungs and launcher.
+/* bincount.cu -- counts of the occurrences of numbers: rungs and launcher.
  *
- * A bincount reads each number once and writes each count once, at best. Unlike
- * a histogram of bytes, it may have more bins than shared memory has room
- * for. */
+ * At best, a bincount reads each number once and writes each count once. Unlike
+ * a histogram of bytes, it may have more bins than fit in shared
+ * memory. */
 #include "bincount.cuh"
 
 #include "reference/reference.h"

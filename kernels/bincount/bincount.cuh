@@ -1,4 +1,4 @@
-/* bincount.cuh -- the rungs of bincount, and what they share. */
+/* bincount.cuh -- the rungs of bincount, and their common code. */
 #ifndef WEFT_BINCOUNT_CUH
 #define WEFT_BINCOUNT_CUH
 #include "common/counts.cuh"
@@ -20,6 +20,6 @@ int bincount_partition(const struct bincount *b);
 enum {
     WIDE = 1024,
     LOADS = 4
-}; // threads of a block; loads in flight per thread
+}; // threads per block; loads in flight per thread
 
 #endif

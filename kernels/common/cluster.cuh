@@ -1,5 +1,5 @@
-/* cluster.cuh -- how the blocks of a cluster share a row, of which each keeps a
- * slice in registers. */
+/* cluster.cuh -- sharing a row among the blocks of a cluster, each of which
+ * keeps a slice in registers. */
 #ifndef WEFT_CLUSTER_CUH
 #define WEFT_CLUSTER_CUH
 #include "hopper.cuh"
@@ -7,8 +7,8 @@
 
 enum { MOST_IN_CLUSTER = 16 }; // blocks
 
-/* Return how many blocks a cluster may have: 1 on a device without clusters,
- * and on the CPU target. */
+/* Return the maximum number of blocks of a cluster: 1 on a device without
+ * clusters, and on the CPU target. */
 static inline unsigned count_cluster(void) {
 #ifdef __CUDACC__
     const int major = device_has(cudaDevAttrComputeCapabilityMajor);
@@ -25,7 +25,7 @@ struct slices {
 };
 
 /* Divide a row of `cols` numbers into slices of at most `wanted` numbers, or of
- * more if a cluster would need too many blocks. `wanted` is at least 1024, so
+ * more if that would take too many blocks. `wanted` is at least 1024, so
  * that no slice is empty. */
 static inline slices divide_row(unsigned cols, unsigned wanted) {
     unsigned blocks = 1;
@@ -34,16 +34,16 @@ static inline slices divide_row(unsigned cols, unsigned wanted) {
     return {blocks, CEIL_DIV(CEIL_DIV(cols, blocks), WARP) * WARP};
 }
 
-/* Return how many of the row's numbers are in slice `rank`. */
+/* Return the number of the row's elements in slice `rank`. */
 static __device__ __forceinline__ unsigned count_slice(slices s, unsigned rank,
                                                        unsigned cols) {
     return min(s.length, cols - rank * s.length);
 }
 
 /* Store each block's value, a struct of floats, in place `rank` of all_s in
- * every block of the cluster. All threads call this, after a cluster_arrive()
- * by which every block has begun and needs no earlier values. No block accesses
- * another one after this. */
+ * every block of the cluster. All threads call this, after a cluster_arrive():
+ * each block has begun and needs no earlier values. No block accesses another
+ * one afterwards. */
 template <class T>
 static __device__ __forceinline__ void
 exchange_in_cluster(T own, T all_s[MOST_IN_CLUSTER], unsigned rank,
@@ -59,7 +59,7 @@ exchange_in_cluster(T own, T all_s[MOST_IN_CLUSTER], unsigned rank,
 }
 
 /* Return how many clusters of this launch run at the same time, at most `most`.
- * On the CPU target it is the same on every machine. */
+ * The CPU target's number does not depend on the machine. */
 template <class Kernel>
 static unsigned count_clusters(const struct launch &l, Kernel kernel,
                                unsigned most) {

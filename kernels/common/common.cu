@@ -156,8 +156,8 @@ int weft_set_device(int device) {
 }
 
 /* The number of threads of the plain C rungs, or 0 for OpenMP's default.
- * OpenMP's setting does not suffice: each thread of the process has a separate
- * one, and PyTorch, whose threads must not change, may share it. */
+ * OpenMP's setting does not suffice: each thread of the process has its own,
+ * and PyTorch, whose threads must not change, may share it. */
 static int team;
 static int forked;
 

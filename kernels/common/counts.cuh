@@ -1,8 +1,8 @@
-/* counts.cuh -- how blocks count numbers by bins.
+/* counts.cuh -- counting numbers in bins.
  *
  * A count has 64 bits in global memory, since a GPU holds more than 2^32
  * numbers. A block counts in shared memory, where 32 bits are enough for its
- * part of them. */
+ * share of the numbers. */
 #ifndef WEFT_COUNTS_CUH
 #define WEFT_COUNTS_CUH
 #include "internal.cuh"
@@ -16,9 +16,9 @@ typedef unsigned long long tally;
 
 enum { BLOCKS_ON_CPU = 8 }; // blocks that run at the same time there
 
-/* Return into how many parts to divide `count` numbers: at most `most`, of at
- * least `least` numbers each, but so many that a part's counts fit in 32
- * bits. */
+/* Return the number of parts into which to divide `count` numbers: at most
+ * `most` parts of at least `least` numbers, each small enough for 32-bit
+ * counts. */
 static inline unsigned divide_count(size_t count, size_t least, unsigned most) {
     const size_t enough = CEIL_DIV(count, least);
     const size_t parts = most < enough ? most : enough;
@@ -26,7 +26,7 @@ static inline unsigned divide_count(size_t count, size_t least, unsigned most) {
     return (unsigned)(parts > fewest ? parts : fewest);
 }
 
-/* Return the sum of a bin's copies. Lane l begins with copy l, so that the
+/* Return the sum of a bin's copies. Lane l starts at copy l, so that the
  * lanes of a warp read different banks. */
 static __device__ __forceinline__ unsigned add_copies(const unsigned *counts_s,
                                                       unsigned bin) {

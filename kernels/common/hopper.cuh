@@ -27,8 +27,8 @@
 #endif
 
 #define HOPPER (PTX_ARCH >= 900)
-/* Whether features are available that only targets like sm_90a have; sm_90
- * lacks them. */
+/* Whether the features of targets like sm_90a are available; sm_90 lacks
+ * them. */
 #if HOPPER &&                                                                 \
     (defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(__CUDA_ARCH_SPECIFIC__) || \
      defined(__CUDA_ARCH_FAMILY_SPECIFIC__))
@@ -103,7 +103,7 @@ PTX_INLINE void mbarrier_arrive(mbarrier *bar) {
 #endif
 }
 
-/* Arrive at the barrier at the same place in block `rank` of the cluster. */
+/* Arrive at the corresponding barrier of block `rank` of the cluster. */
 PTX_INLINE void mbarrier_arrive_at(mbarrier *bar, unsigned rank) {
 #if PTX_TWIN
     hopper_twin::arrive(bar, 1, 0);
@@ -185,8 +185,8 @@ PTX_INLINE void tma_load(void *shared, const tensor_map *map, mbarrier *bar,
 #endif
 }
 
-/* Load the same box into every block of the cluster whose bit is set in
- * `blocks`. The box and the barrier that counts its bytes have the same
+/* Load the same box into each block of the cluster whose bit in `blocks` is
+ * set. The box and the barrier that counts its bytes have the same
  * addresses in each of these blocks. */
 PTX_INLINE void tma_load_multicast(void *shared, const tensor_map *map,
                                    mbarrier *bar, int col, int row, int z,
@@ -194,7 +194,7 @@ PTX_INLINE void tma_load_multicast(void *shared, const tensor_map *map,
 #if PTX_TWIN
     hopper_twin::load(shared, map, bar, col, row, z);
     (void)blocks;
-#elif HOPPER_SPECIFIC // elsewhere, ptxas warns that it is slow
+#elif HOPPER_SPECIFIC // on others, ptxas warns that it is slow
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::"
                  "complete_tx::bytes.multicast::cluster [%0], [%1, {%3, %4, "
                  "%5}], [%2], %6;" ::"r"(shared_address(shared)),

@@ -92,8 +92,8 @@ static inline char *place(const tensor_map *map, void *shared, int row,
     return (char *)at;
 }
 
-/* Of the `bytes` bytes from element (row,col) on, return how many are inside
- * the array. *at receives the address of the first. */
+/* Return how many of the `bytes` bytes that start at element (row,col) are
+ * inside the array. *at receives the address of the first. */
 static inline size_t inside(const struct tensor *t, int col, int row, int z,
                             size_t bytes, char **at) {
     const size_t element = tensor_element(t->type);
@@ -106,7 +106,7 @@ static inline size_t inside(const struct tensor *t, int col, int row, int z,
     return left < bytes ? left : bytes;
 }
 
-/* Whether `at` is the first byte of one of the 32-byte sectors of memory. */
+/* Return whether `at` is the first byte of a 32-byte sector of memory. */
 SIMT_INLINE bool begins_sector(const void *at) { return (size_t)at % 32 == 0; }
 
 /* A box in flight. It contains a copy of the map, because the map is an
@@ -120,7 +120,7 @@ struct Box : simt::Later {
     size_t width() const {
         return map.box.cols * tensor_element(map.array.type);
     }
-    /* Of the 16 bytes from byte `byte` of row `i` on, return how many are
+    /* Return how many of the 16 bytes that start at byte `byte` of row `i` are
      * inside the array. *at receives the address of the first. */
     size_t in_array(int i, size_t byte, char **at) const {
         const int element = (int)tensor_element(map.array.type);
@@ -129,7 +129,7 @@ struct Box : simt::Later {
     }
 };
 
-/* Count each piece of the array as read or written by the thread that issues
+/* Record each piece of the array as read or written by the thread that issues
  * the copy, at that moment. The watch build uses this. A row moves in whole
  * sectors: the second 16 bytes of a sector cost nothing. */
 template <class Touch>

@@ -28,10 +28,10 @@ struct launch {
 };
 
 /* Permit the kernel's blocks to use their dynamic shared memory if it exceeds
- * the default limit of 48 KB, in which a kernel's own arrays count, too. This
- * happens at each launch, because the permission is for
- * one device only, and setting it costs less than looking up whether it is set.
- * A captured launch sets it once. */
+ * the default limit of 48 KB, which also covers a kernel's own arrays. This
+ * happens at each launch, because the permission is for one device only,
+ * and setting it costs less than querying it. A captured launch sets it
+ * once. */
 static inline int claim_shared(const struct launch &l, const void *kernel) {
     if (l.shared_bytes <= 32 << 10) return WEFT_OK;
     const cudaError_t error = cudaFuncSetAttribute(
@@ -55,8 +55,8 @@ static inline void claim_cluster(const struct launch &l, const void *kernel) {
 }
 
 /* Return how many blocks of the kernel, with `shared_bytes` of dynamic shared
- * memory each, the device runs at the same time: at least 1. On the CPU target
- * it is on_cpu, the same on every machine. */
+ * memory each, the device runs at the same time: at least 1. The CPU target
+ * returns on_cpu, independent of the machine. */
 template <class Kernel>
 static unsigned count_resident(Kernel kernel, unsigned threads,
                                size_t shared_bytes, unsigned on_cpu) {

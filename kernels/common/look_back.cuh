@@ -1,17 +1,17 @@
-/* look_back.cuh -- how the tiles of one launch add up: a tile adds what the
- * tiles before it have published, instead of waiting for a second kernel.
+/* look_back.cuh -- sums over the tiles of one launch: a tile adds the values
+ * that earlier tiles have published, and needs no second kernel.
  *
  * The state of a tile is one word of 64 bits: its status, and a value of 32
  * bits. One store publishes both, so no fence is needed between them. A tile
  * first publishes its own sum and later its prefix, the sum of all tiles up to
  * and including itself.
  *
- * A grid's blocks begin in no promised order. If a block took the tile with its
- * own index, it could wait for a block that begins only after it has ended. So
- * a block takes its tile with a ticket when it begins: all earlier tiles then
- * belong to blocks that have begun, too. This needs compute capability 7.0.
- * Source: Merrill and Garland, Single-pass Parallel Prefix Scan with Decoupled
- * Look-back, 2016. */
+ * A grid's blocks begin in no guaranteed order. If a block took the tile with
+ * its own index, it could wait for a block that begins only after it has ended.
+ * So a block takes its tile with a ticket when it begins: all earlier tiles
+ * then belong to blocks that have begun, too. This needs compute capability
+ * 7.0. Source: Merrill and Garland, Single-pass Parallel Prefix Scan with
+ * Decoupled Look-back, 2016. */
 #ifndef WEFT_LOOK_BACK_CUH
 #define WEFT_LOOK_BACK_CUH
 #include "internal.cuh"
@@ -22,7 +22,7 @@
 
 enum tile_status { TILE_EMPTY, TILE_SUM, TILE_PREFIX };
 
-/* What a tile has published. T: float, or an integer of 32 bits. */
+/* The state that a tile has published. T: float, or an integer of 32 bits. */
 template <class T> struct tile_state {
     unsigned status; // enum tile_status
     T value;
@@ -63,7 +63,7 @@ template <class T> struct chain {
         *(volatile tile_word *)&states[tile] =
             pack_state<T>({(unsigned)status, value});
     }
-    /* Return what a tile has published by now. */
+    /* Return the state that a tile has published so far. */
     __device__ __forceinline__ tile_state<T> read(unsigned tile) const {
         const tile_word word = *(const volatile tile_word *)&states[tile];
         return unpack_state<T>(word);
@@ -78,8 +78,8 @@ template <class T> struct chain {
         }
         return s;
     }
-    /* Return the sum of all tiles before `tile`. One thread calls this; it goes
-     * back from tile to tile until one has its prefix. */
+    /* Return the sum of all tiles before `tile`. One thread calls this and goes
+     * back from tile to tile until it finds a prefix. */
     __device__ __forceinline__ T look_back(unsigned tile) const {
         T sum = T();
         while (tile-- > 0) {
@@ -89,8 +89,8 @@ template <class T> struct chain {
         }
         return sum;
     }
-    /* The same, by all lanes of a warp, 32 tiles at a time: lane i reads the
-     * tile i + 1 before the window's end. Every lane receives the sum. */
+    /* Do the same with all lanes of a warp, 32 tiles at a time: lane i reads
+     * the tile i + 1 before the window's end. Every lane receives the sum. */
     __device__ __forceinline__ T look_back_warp(unsigned tile) const {
         const unsigned lane = threadIdx.x % 32;
         T sum = T();
@@ -99,7 +99,7 @@ template <class T> struct chain {
             if (lane < end) s = wait(end - 1 - lane, TILE_SUM);
             const unsigned ends =
                 __ballot_sync(0xffffffff, s.status == TILE_PREFIX);
-            // A prefix includes all tiles that the lanes behind it have read.
+            // A prefix includes all tiles that higher lanes have read.
             if (ends && lane > (unsigned)__ffs(ends) - 1) s.value = T();
             for (int distance = 16; distance > 0; distance /= 2)
                 s.value += __shfl_xor_sync(0xffffffff, s.value, distance);

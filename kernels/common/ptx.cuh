@@ -28,7 +28,7 @@
 
 #define PTX_INLINE static __device__ __forceinline__
 
-#ifdef SIMT_H // the CPU target, for the library or for a separate program
+#ifdef SIMT_H // on the CPU target, in the library or in a separate program
 #define PTX_TWIN 1
 #define PTX_ARCH 0
 #elif defined(__CUDA_ARCH__)

@@ -1,8 +1,8 @@
 /* registers.cuh -- rows, or slices of rows, that a block keeps in registers.
  *
- * A block has as few threads as hold its numbers, so each thread has many loads
- * in flight, and a multiprocessor has many blocks. While some of them wait in a
- * barrier, the others load and store. */
+ * A block has only as many threads as its numbers need. Each thread has many
+ * loads in flight, and a multiprocessor holds many blocks. While some of them
+ * wait at a barrier, others load and store. */
 #ifndef WEFT_REGISTERS_CUH
 #define WEFT_REGISTERS_CUH
 #include "rows.cuh"
@@ -32,7 +32,7 @@ template <int WIDTH, int GROUPS> struct holder {
     };
 };
 
-/* Return how many numbers the largest block holds. */
+/* Return the number of elements that the largest block holds. */
 static inline unsigned count_held(unsigned groups) { return 4096 * groups; }
 
 /* Return launch(h) for the smallest holder h of `count` numbers, which are at
@@ -46,7 +46,7 @@ static int launch_holder(unsigned count, Launch launch) {
     return launch(holder<128, GROUPS>());
 }
 
-/* Return how many blocks of the kernel run at the same time, at most `most`. */
+/* Return how many blocks of the kernel run simultaneously, at most `most`. */
 template <class Kernel>
 static unsigned count_blocks(Kernel kernel, unsigned threads, unsigned most) {
     return min(count_resident(kernel, threads, 0, 2), most);

@@ -1,4 +1,4 @@
-/* rows.cuh -- how threads share a row: its loads, its sums, and its memory.
+/* rows.cuh -- loads, sums and memory of a row that threads share.
  *
  * Numbers that a thread handles alone are in groups of four. If rows begin at
  * multiples of 16 bytes, the four are neighbours, and one load fetches them.
@@ -13,14 +13,14 @@
 
 enum { WARP = 32, WARPS = THREADS / WARP };
 
-/* Return the sum over the warp's lanes to every lane, added in a tree. */
+/* Return to every lane the sum over the warp's lanes, added in a tree. */
 static __device__ __forceinline__ float add_lanes(float value) {
     for (int distance = WARP / 2; distance > 0; distance /= 2)
         value += __shfl_xor_sync(0xffffffff, value, distance);
     return value;
 }
 
-/* Return the sum over a block of COUNT warps to each of its threads. The order
+/* Return to each thread the sum over its block of COUNT warps. The order
  * of the additions is always the same. */
 template <int COUNT>
 static __device__ __forceinline__ float add_threads(float value,
@@ -52,7 +52,7 @@ template <bool WIDE> struct sharer {
     __device__ __forceinline__ unsigned count_groups(unsigned count) const {
         return CEIL_DIV(count, 4 * width);
     }
-    /* Load group j of x; numbers from `count` on are `other`. */
+    /* Load group j of x; numbers at or past `count` are `other`. */
     __device__ __forceinline__ four load(const float *x, unsigned j,
                                          unsigned count, float other) const {
         four v = {other, other, other, other};
@@ -106,9 +106,9 @@ static __device__ __forceinline__ float dot_four(four a, four b) {
 
 /* ---- parts of a row that stay on the chip -------------------------------- */
 
-/* Return how many floats of dynamic shared memory a block may use: whole groups
- * of four per thread, of 64 KB on a device of 7.5 and of 100 KB on others, less
- * 1 KB for what a kernel declares itself. */
+/* Return how many floats of dynamic shared memory a block may use, in whole
+ * groups of four per thread. A device of 7.5 has 64 KB and others 100 KB, less
+ * 1 KB for a kernel's own arrays. */
 static inline unsigned count_room(void) {
     const int most = device_has(cudaDevAttrMaxSharedMemoryPerBlockOptin);
     const int bytes = most < 100 << 10 ? most : 100 << 10;

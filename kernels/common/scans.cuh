@@ -1,5 +1,5 @@
-/* scans.cuh -- how a thread finds the sum over earlier lanes and warps. T is
- * float or an unsigned integer. */
+/* scans.cuh -- sums over earlier lanes and warps. T is float or an unsigned
+ * integer. */
 #ifndef WEFT_SCANS_CUH
 #define WEFT_SCANS_CUH
 #include "internal.cuh"
@@ -20,14 +20,14 @@ template <class T> static __device__ __forceinline__ T scan_lanes(T value) {
     return value;
 }
 
-/* Return the number of bits of `votes` below the lane's own. */
+/* Return the number of set bits of `votes` below the lane's own. */
 static __device__ __forceinline__ unsigned count_below(unsigned votes) {
     return __popc(votes & ((1u << threadIdx.x % WARP) - 1));
 }
 
-/* Return to each thread the sum over all earlier warps, from the sum of its own
- * warp, which lane 0 has. *total receives the sum over the block. No thread may
- * be using sums_s. */
+/* Return to each thread the sum over all earlier warps. Lane 0 passes the sum
+ * of its own warp. *total receives the sum over the block. No thread may be
+ * using sums_s. */
 template <class T>
 static __device__ __forceinline__ T add_earlier_warps(T own, T sums_s[WARPS],
                                                       T *total) {

@@ -1,25 +1,25 @@
-/* split.cuh -- how several blocks share a row, each of which keeps a part. */
+/* split.cuh -- a row shared by several blocks, each of which keeps a part. */
 #ifndef WEFT_SPLIT_CUH
 #define WEFT_SPLIT_CUH
 #include "rows.cuh"
 #include "scratch.cuh"
 
-enum { LEAST = 4 * THREADS }; // numbers of a part that occupy a block's threads
+enum { LEAST = 4 * THREADS }; // numbers of a part that keep a block busy
 
 /* A GPU runs all blocks at the same time only if the launch requires it. The
- * CPU target starts more blocks if all that have begun wait. */
+ * CPU target starts more blocks once all started ones wait. */
 #ifdef __CUDACC__
 enum { TOGETHER = 1 };
 #else
 enum { TOGETHER = 0 };
 #endif
 
-/* The division of rows among the blocks of a grid: groups of `parts` blocks
- * take a row each, and then the next one. */
+/* The division of rows among the blocks of a grid: each group of `parts` blocks
+ * takes one row after another. */
 struct division {
     unsigned parts;  // blocks that share a row
     unsigned length; // numbers of a part; the last part may be shorter
-    unsigned kept;   // groups of four that a thread keeps of a part
+    unsigned kept;   // groups of four of a part that a thread keeps
     unsigned groups; // groups of blocks
 };
 
@@ -33,8 +33,8 @@ static inline bool are_few(unsigned rows, unsigned cols) {
     return rows < enough && cols >= 8192;
 }
 
-/* Return whether a row of which `arrays` arrays are kept needs several blocks:
- * it does not fit in the shared memory of one, or there are too few rows. */
+/* Return whether a row needs several blocks if `arrays` of its arrays are kept:
+ * it exceeds the shared memory of one, or there are too few rows. */
 static inline bool must_split(unsigned rows, unsigned cols, unsigned arrays) {
     return are_few(rows, cols) || cols > count_room() / arrays;
 }
@@ -56,8 +56,8 @@ exchange(T *value, T own, unsigned *arrived, unsigned parts) {
     __syncwarp(); // all parts of the row have arrived
 }
 
-/* Return how many blocks of the kernel with all of the shared memory run at the
- * same time. */
+/* Return how many blocks of the kernel run simultaneously if each uses the
+ * maximum of shared memory. */
 template <class Kernel> static unsigned count_resident(Kernel kernel) {
     const size_t bytes = count_room() * sizeof(float);
     const struct launch l = {"a part", 1, THREADS, bytes, 0, 0};
@@ -65,9 +65,9 @@ template <class Kernel> static unsigned count_resident(Kernel kernel) {
     return count_resident(kernel, THREADS, bytes, 32);
 }
 
-/* Divide rows of which `arrays` arrays must be kept. A row has enough parts for
- * the shared memory of their blocks. A few rows have more, so that all blocks
- * have work. */
+/* Divide rows of which `arrays` arrays must be kept. A row has enough parts to
+ * fit in its blocks' shared memory. If rows are few, it has more, so that all
+ * blocks work. */
 static inline division divide(unsigned rows, unsigned cols, unsigned resident,
                               unsigned arrays) {
     const unsigned room = count_room() / arrays / LEAST * LEAST;

@@ -66,8 +66,8 @@ static inline int tensor_map_check(const struct tensor *t,
                                    const struct tensor_box *box) {
     const size_t element = tensor_element(t->type);
     const size_t row = box->cols * element;
-    const size_t step = t->batch > 1 ? t->step : 0; // with one matrix, the step
-                                                    // is ignored
+    const size_t step = t->batch > 1 ? t->step : 0; // a single matrix has no
+                                                    // step
     WEFT_REQUIRE((size_t)t->data % 16 == 0 && t->pitch * element % 16 == 0 &&
                      step * element % 16 == 0,
                  "tensor map: address %p, pitch of %zu bytes, step of %zu "

@@ -2,15 +2,15 @@
  * every run.
  *
  * 32 tiles form a group, and 32 groups a section. The last tile of a group
- * publishes the group's sum, and the last tile of a section the sum of all
- * sections so far. So a tile needs the sums of the earlier tiles of its group,
- * of the earlier groups of its section, and of the earlier sections: 32 lanes
- * read the first two at the same time, and add them in a tree.
+ * publishes the group's sum; the last tile of a section publishes the sum of
+ * all sections so far. So a tile needs the sums of the earlier tiles of its
+ * group, of the earlier groups of its section, and of the earlier sections: 32
+ * lanes read the first two at the same time, and add them in a tree.
  *
- * Which sums a tile adds depends on its number alone, in contrast to a
- * look-back, which ends at the nearest tile that happens to be complete. The
- * way is also never longer: at most three waits, of which the tiles before have
- * usually ended the last two. */
+ * The sums that a tile adds depend on its number alone. A look-back, in
+ * contrast, ends at the nearest tile that happens to be complete. A tile waits
+ * at most three times, and earlier tiles have usually ended the last two
+ * waits. */
 #ifndef WEFT_TILE_TREE_CUH
 #define WEFT_TILE_TREE_CUH
 #include "look_back.cuh"
@@ -45,8 +45,8 @@ template <class T> struct tile_tree {
     }
 
   private:
-    /* The state that a lane reads: of the member `lane` of the group in which
-     * `end` is, if it is before `end`. */
+    /* The state that a lane reads: that of member `lane` of the group that
+     * contains `end`, if the member is before `end`. */
     struct member {
         const chain<T> &states;
         unsigned at;
@@ -58,7 +58,7 @@ template <class T> struct tile_tree {
               is_before(at < end), state({TILE_SUM, T()}) {
             if (is_before) state = states.read(at);
         }
-        /* Return the sum of all members before the end to every lane. */
+        /* Return to every lane the sum of all members before the end. */
         __device__ __forceinline__ T add() const {
             T value = state.value;
             if (state.status == TILE_EMPTY)

@@ -14,7 +14,7 @@ enum {
     TILE_COLS = 64,
     TILE_DEPTH = 32,
     TILE_THREADS = TILE_ROWS * TILE_COLS / 16,
-    ACROSS = TILE_COLS / 4, // number of threads side by side
+    ACROSS = TILE_COLS / 4, // number of threads across a tile
     // Consecutive steps of depth start 4 banks apart. So when lanes store 8
     // steps of 4 neighbours each, each of the 32 banks receives one value.
     LEFT_PITCH = TILE_ROWS + 4,
@@ -56,8 +56,8 @@ static __device__ __forceinline__ float warp_sum(float value) {
     return value;
 }
 
-/* Return the sum over all threads of the block, always added in the same order,
- * to every thread. All threads must call it. partial_s has one float for each
+/* Return to every thread the sum over all threads of the block, always added in
+ * the same order. All threads must call it. partial_s has one float for each
  * of up to 32 warps, and no thread may be using it. */
 static __device__ __forceinline__ float block_total(float value,
                                                     float *partial_s) {

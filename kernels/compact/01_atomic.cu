@@ -2,10 +2,10 @@
  *
  * Idea:       one thread per number. A thread that keeps its number adds 1 to
  *             the count; the old count is the number's place in y.
- * Prediction: the atomic additions to one address follow one another, unless
- *             the compiler combines those of a warp.
+ * Prediction: the atomic additions to one address are serialised, unless the
+ *             compiler combines those of a warp.
  * Limit:      the order. Threads arrive as they please, so y has the right
- *             numbers in an order that changes. Rung 2 needs one atomic
+ *             numbers in an order that varies. Rung 2 needs one atomic
  *             addition for up to 32 of them. */
 #include "compact.cuh"
 

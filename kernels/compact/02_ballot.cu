@@ -4,9 +4,9 @@
  * Idea:       the lanes vote by a ballot. One lane adds the number of votes to
  *             the count and hands the old count to the others. A lane's place
  *             is that count plus the votes of lower lanes.
- * Prediction: an atomic addition for 32 numbers read, and neighbours in y for
- *             the lanes of a warp: fewer sectors.
- * Limit:      the order of the warps still changes. Rung 3 finds each place
+ * Prediction: one atomic addition per 32 numbers read. The lanes of a warp
+ *             write neighbours in y: fewer sectors.
+ * Limit:      the order of the warps still varies. Rung 3 finds each place
  *             without an atomic addition. */
 #include "compact.cuh"
 

@@ -1,20 +1,20 @@
 /* 03_three_kernels.cu -- compact, rung 3: count, scan the counts, scatter.
  *
- * Before:     rung 2 writes the warps' numbers in an order that changes.
+ * Before:     rung 2 writes the warps' numbers in an order that varies.
  * Idea:       a kernel counts the kept numbers of each tile of x. A second one,
  *             of one block, replaces each count by the sum of the earlier ones:
  *             the place of the tile's first number. A third reads x again and
  *             writes every kept number to its place.
- * Prediction: the order of x and the same bits for each run. x is read twice,
+ * Prediction: the order of x and the same bits in every run. x is read twice,
  *             so at least 10 bytes move for each number of which half are kept,
- *             not 6. Counted tables show 16: they take the k-th stores of all
+ *             not 6. Counted tables show 16: they treat the k-th stores of all
  *             lanes as one request, though lanes that have skipped a row are in
  *             different rows.
- * Limit:      the second reading. Rung 4 reads x once. */
+ * Limit:      the second read. Rung 4 reads x once. */
 #include "compact.cuh"
 
 /* A thread's numbers of a warp's part of a tile: one in each row of the part.
- * The warp keeps `kept` of its numbers. */
+ * The warp keeps `kept` of the part's numbers. */
 struct part {
     float value[ITEMS];
     unsigned kept;
@@ -42,8 +42,8 @@ static __global__ void count_tiles(place *counts, const float *x, size_t count,
     if (threadIdx.x == 0) counts[blockIdx.x] = all;
 }
 
-/* Replace each of the tiles' counts by the sum of the earlier ones, and store
- * the sum of all in *kept. One block. */
+/* Replace each of the tiles' counts with the sum of the earlier ones, and store
+ * the sum of all in *kept. The grid has one block. */
 static __global__ void scan_counts(place *counts, place *kept, unsigned tiles) {
     __shared__ unsigned counts_s[WARPS];
     place before = 0;

@@ -2,13 +2,13 @@
  *
  * Before:     rung 3 reads x twice, since it needs all counts before the first
  *             write.
- * Idea:       a block publishes the count of its tile, and adds the counts of
- *             the tiles before it until one of them has published its place,
- *             too (common/look_back.cuh). Loads are 16 bytes wide. The kept
+ * Idea:       a block publishes the count of its tile. Then it adds the counts
+ *             of earlier tiles, back to one that has published its place, too
+ *             (common/look_back.cuh). Loads are 16 bytes wide. The kept
  *             numbers are first collected in shared memory, so that all lanes
- *             of a warp write neighbours, from a multiple of 128 bytes on.
- * Prediction: x is read once: 6 bytes per number of which half are kept, and
- *             the order and the bits of rung 3.
+ *             of a warp write neighbours, starting at a multiple of 128 bytes.
+ * Prediction: x is read once: 6 bytes per number if half are kept, and the
+ *             order and bits of rung 3.
  * Limit:      the memory. A tile also has a word of 8 bytes, less than a
  *             thousandth of its numbers. */
 #include "compact.cuh"
@@ -19,7 +19,7 @@
 
 enum { FOURS = ITEMS / 4, LINE = 32 }; // floats of 128 bytes
 
-/* Return numbers i to i + 3 of x; NaN, which is never kept, past its end.
+/* Return numbers i to i + 3 of x, and NaN, which is never kept, past its end.
  * `aligned`: whether x begins at a multiple of 16 bytes, as i does. */
 static __device__ __forceinline__ four load_four(const float *x, size_t i,
                                                  size_t count, bool aligned) {
@@ -58,7 +58,7 @@ struct wide_ballots {
                 kept += __popc(votes[j][k]);
             }
     }
-    /* Store the kept numbers at `at` and behind, in the order of x. */
+    /* Store the kept numbers from `at` onwards, in the order of x. */
     __device__ __forceinline__ void store(float *at, float threshold) const {
 #pragma unroll
         for (int j = 0; j < FOURS; j++) {

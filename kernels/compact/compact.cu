@@ -1,8 +1,8 @@
 /* compact.cu -- the numbers above a threshold: rungs and their launcher.
  *
  * A compaction reads every number once and writes the kept ones, so at best it
- * moves 4 bytes per number and 4 per kept one. Each thread knows whether it
- * writes; the rungs differ in how it finds where. */
+ * moves 4 bytes per number and 4 per kept one. Each thread determines alone
+ * whether it writes. The rungs differ in how it finds the place. */
 #include "compact.cuh"
 
 #include "reference/reference.h"

@@ -1,8 +1,8 @@
 /* compact.cuh -- the rungs of compact, and the code that they share.
  *
- * A warp asks all its lanes at once whether they keep their numbers: a ballot
- * has a bit per lane. The bits below a lane's own are the kept numbers before
- * its number, so popc of them is the lane's place. */
+ * All lanes of a warp vote at the same time on whether they keep their numbers:
+ * a ballot has a bit per lane. The bits below a lane's own mark the kept
+ * numbers before it, so their popc is the lane's place. */
 #ifndef WEFT_COMPACT_CUH
 #define WEFT_COMPACT_CUH
 #include "common/internal.cuh"
@@ -30,8 +30,8 @@ int compact_look_back(const struct compaction *c);
 /* An index of y, in the type of CUDA's atomic additions of 64 bits. */
 typedef unsigned long long place;
 
-/* A block of the rungs 3 and 4 handles a tile of x, and each of its warps a
- * part of it without gaps. */
+/* In rungs 3 and 4, a block handles a tile of x, and each of its warps handles
+ * a contiguous part of the tile. */
 enum { ITEMS = 16, TILE = ITEMS * THREADS };
 
 /* Return where the warp's part of tile `tile` begins in x. */

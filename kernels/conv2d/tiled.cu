@@ -92,7 +92,7 @@ static __device__ void load_weights(float (*left_s)[LEFT_PITCH],
     }
 }
 
-/* Compute TILE_ROWS channels of TILE_COLS pixels per block. The pixels may
+/* Compute TILE_ROWS channels of TILE_COLS pixels in each block. The pixels may
  * belong to several images, since they are counted through the whole batch.
  * Neighbouring blocks process the same pixels, so all but the first find them
  * in the cache. */

@@ -2,7 +2,7 @@
  *
  * Idea:       one thread per byte. A warp's 32 bytes are adjacent, so each
  *             request is a single sector, and no byte is wasted.
- * Prediction: no copy moves fewer bytes, and yet this one is slow. 2048 threads
+ * Prediction: no copy moves fewer bytes, yet this one is slow. 2048 threads
  *             of a multiprocessor keep 2 KB in flight. At an H200's 4.8 TB/s,
  *             and at 700 ns per load, each of its 132 multiprocessors needs 25
  *             KB.

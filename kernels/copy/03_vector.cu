@@ -1,12 +1,12 @@
 /* 03_vector.cu -- copy, rung 3: a thread copies 16 bytes.
  *
  * Before:     rung 2 keeps 4 bytes per thread in flight.
- * Idea:       one load of four floats per thread, and one store. A request
+ * Idea:       each thread does one load and one store of four floats. A request
  *             moves 512 bytes, 16 sectors.
  * Prediction: 32 KB in flight for each multiprocessor, which suffices for the
  *             memory's bandwidth.
- * Limit:      the memory. Every byte still passes through a register, and each
- *             16 bytes need a thread with its instructions. */
+ * Limit:      the memory. Every byte still passes through a register, and every
+ *             16 bytes need a thread and its instructions. */
 #include "copy.cuh"
 
 static __global__ void copy_vectors(float *y, const float *x, struct parts p) {

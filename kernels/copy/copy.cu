@@ -1,7 +1,7 @@
 /* copy.cu -- the copy of an array: its rungs and their launcher.
  *
  * A copy reads every number once and writes it once. No kernel that moves as
- * many numbers is faster, so a copy is the yardstick of all such kernels. Each
+ * many numbers is faster, so a copy is the yardstick for all such kernels. Each
  * rung moves the same sectors; they differ in the bytes per thread. */
 #include "copy.cuh"
 

@@ -1,9 +1,9 @@
 /* copy.cuh -- declares the rungs of copy, and their common code.
  *
  * Loads and stores of 16 bytes require addresses that are multiples of 16. If x
- * and y are equally far from such an address, the copy has a head of up to
- * three floats, a body that begins there, and a tail of up to three floats.
- * Otherwise there is no body, and rung 2 copies everything. */
+ * and y are equally far from such an address, the copy has a body that begins
+ * there. A head and a tail of up to three floats each surround it. Otherwise
+ * there is no body, and rung 2 copies everything. */
 #ifndef WEFT_COPY_CUH
 #define WEFT_COPY_CUH
 #include "common/internal.cuh"

@@ -1,11 +1,11 @@
 /* 01_global.cu -- histogram, rung 1: an atomic addition to global memory.
  *
  * Idea:       a thread per byte adds 1 to the count of its bin.
- * Prediction: additions to one address follow one another. Random bytes have
+ * Prediction: additions to one address are serialised. Random bytes have
  *             256 addresses; equal bytes have one, and the device waits for
  *             them all.
- * Limit:      the L2 cache, which does all additions. Rung 2 moves them into
- *             the multiprocessors. */
+ * Limit:      the L2 cache, which performs all additions. Rung 2 moves them
+ *             into the multiprocessors. */
 #include "histogram.cuh"
 
 static __global__ void count_global(tally *counts, const uint8_t *x,

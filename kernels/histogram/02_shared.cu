@@ -1,10 +1,10 @@
 /* 02_shared.cu -- histogram, rung 2: each block has its own counts.
  *
- * Before:     rung 1 does an addition per byte in the L2 cache.
+ * Before:     rung 1 performs an addition per byte in the L2 cache.
  * Idea:       a block counts its part of x in shared memory, and adds its 256
  *             counts to those of the grid once, at its end.
  * Prediction: 256 global additions per block instead of one per byte. In shared
- *             memory, lanes with one bin or one bank still queue.
+ *             memory, lanes that share a bin or a bank still queue.
  * Limit:      the loads. A warp fetches 32 bytes per request, and a request
  *             could fetch 512. */
 #include "histogram.cuh"

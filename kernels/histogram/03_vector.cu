@@ -1,9 +1,9 @@
 /* 03_vector.cu -- histogram, rung 3: loads of 16 bytes.
  *
  * Before:     rung 2 loads a byte per lane.
- * Idea:       a lane loads 16 neighbours at once, and has two such loads in
+ * Idea:       a lane loads 16 neighbours per load and has two such loads in
  *             flight. If x does not begin at a multiple of 16 bytes, the first
- *             block counts the bytes at its ends alone.
+ *             block counts the bytes at its ends singly.
  * Prediction: a sixteenth of the requests. The additions remain: one per byte.
  * Limit:      lanes that queue. For 32 random bytes, the fullest of 32 banks
  *             has 3.5 lanes on average; for equal bytes, one bank has all

@@ -1,16 +1,16 @@
 /* 04_aggregated.cu -- histogram, rung 4: one addition for all equal lanes.
  *
  * Before:     in rung 3, the lanes of a warp with equal bytes queue.
- * Idea:       __match_any_sync() gives each lane the lanes with its byte. The
- *             lowest of them adds their number once.
+ * Idea:       __match_any_sync() returns to each lane a mask of the lanes with
+ *             its byte. The lowest of these adds their number once.
  * Prediction: one addition per warp for 32 equal bytes. 32 random bytes are 30
  *             different ones, so nearly all additions remain, and the match is
  *             extra work.
- * Limit:      the match, for every byte, whatever the bytes are. Rung 5 lets
- *             lanes with equal bytes add at the same time. */
+ * Limit:      the match, which every byte needs, whatever its value. Rung 5
+ *             lets lanes with equal bytes add at the same time. */
 #include "histogram.cuh"
 
-/* Add the lanes of `there` to the bins of their bytes. All of them call this.
+/* Count the bytes of the lanes in `there`. All of these lanes call this.
  */
 static __device__ __forceinline__ void add_equal(unsigned *counts_s,
                                                  unsigned there, unsigned bin) {

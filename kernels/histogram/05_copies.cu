@@ -1,12 +1,12 @@
 /* 05_copies.cu -- histogram, rung 5: a copy of the counts for each lane.
  *
  * Before:     in rung 3, lanes with equal bytes queue, and so do lanes whose
- *             bins share a bank. Rung 4 avoids the first by a match per byte.
+ *             bins share a bank. Rung 4 avoids only the former, by a match.
  * Idea:       a block has 32 copies of the counts, one per lane. Word 32 b + l
  *             is lane l's count of bin b: it is in bank l, which no other lane
  *             of the warp uses. The warps of the block share the copies.
- * Prediction: an addition per byte in a single turn, for all bytes: random
- *             bytes and equal bytes take the same time.
+ * Prediction: one addition per byte without a queue, for all bytes: random and
+ *             equal bytes take the same time.
  * Limit:      32 KB per block, which 512 threads share, and an addition per
  *             byte. The lanes of a multiprocessor add at most 32 bytes per
  *             cycle. */

@@ -1,8 +1,8 @@
-/* histogram.cu -- how often each byte occurs: rungs and their launcher.
+/* histogram.cu -- counts of each byte's occurrences: rungs and their launcher.
  *
  * A histogram reads each byte once and writes 256 counts, so at best it is as
- * fast as a read. The rungs differ in where they add, and in how many lanes
- * must queue for it. */
+ * fast as a read. The rungs differ in the place of the additions, and in the
+ * number of lanes that queue. */
 #include "histogram.cuh"
 
 #include "reference/reference.h"

@@ -20,12 +20,12 @@ int histogram_copies(const struct histogram *h);
 
 enum {
     BINS = 256,    // values of a byte
-    PART = 1 << 16 // the least bytes of a block: more than its counts cost
+    PART = 1 << 16 // minimum bytes per block; fewer cost less than its counts
 };
 static_assert((int)BINS == (int)THREADS, "a thread of a block has one bin");
 
-/* Bytes that the grid counts: groups of 16 neighbours from an address that is a
- * multiple of 16 on, and fewer than 16 single bytes at each end. */
+/* Bytes that the grid counts: groups of 16 neighbours, which start at a
+ * multiple of 16, and fewer than 16 single bytes at each end. */
 struct byte_span {
     const uint8_t *x;
     size_t count, head, groups;
@@ -39,7 +39,7 @@ struct byte_span {
     __device__ __forceinline__ uint4 load(size_t group) const {
         return ((const uint4 *)(x + head))[group];
     }
-    /* Call add(byte) for the single bytes; threads of the first block do. */
+    /* Call add(byte) for the single bytes, in threads of the first block. */
     template <class Add>
     __device__ __forceinline__ void count_ends(Add add) const {
         const size_t tail = head + 16 * groups;

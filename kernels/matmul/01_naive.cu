@@ -10,7 +10,7 @@
  * Measured:    H200, 4096^3: 0.97 TFLOP/s, 1.5 % of the peak (in all rungs, the
  *              measured peak: 66 TFLOP/s of multiply-adds). Tried: blocks of 32
  *              x 32, where a load touches 33 lines, reach 0.50. With k = 4128
- *              or 4224 the rate is 0.97, with 4112 1.6, 4104 2.2 and 4097 2.7.
+ *              or 4224 the rate is 0.97; 4112 gives 1.6, 4104 2.2 and 4097 2.7.
  *              So the position of the rows in 128-byte lines matters, which
  *              suggests that banks set the limit rather than lookups: the L1
  *              cache is the same memory as shared memory.
@@ -41,7 +41,7 @@ static __global__ void matmul_naive(float *c, const float *a, const float *b,
 static int launch(const struct product *q, cudaStream_t stream) {
     const dim3 block(SIDE, SIDE);
     // A grid has at most MAX_GRID blocks in y, which numbers the columns in
-    // this rung. Further launches compute the remaining columns, from col0 on.
+    // this rung. Further launches compute the remaining columns: col0 and up.
     const size_t columns = CEIL_DIV((size_t)q->n, SIDE);
     for (size_t done = 0; done < columns; done += MAX_GRID) {
         const size_t left = columns - done;

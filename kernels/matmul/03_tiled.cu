@@ -22,8 +22,8 @@
 
 enum { TILE = 32 }; // TILE * TILE = 1024 threads, a block's maximum
 
-/* Compute c (m,n) = a (m,k) @ b (k,n), row-major. One thread per element of
- * c. */
+/* Compute c (m,n) = a (m,k) @ b (k,n), row-major. One thread computes one
+ * element of c. */
 static __global__ void matmul_tiled(float *c, const float *a, const float *b,
                                     int m, int n, int k, struct extras x) {
     __shared__ float a_s[TILE][TILE], b_s[TILE][TILE];

@@ -19,8 +19,8 @@
 
 enum { TILE = 32 }; // TILE * TILE = 1024 threads, a block's maximum
 
-/* Compute c (m,n) = a (m,k) @ b (k,n), row-major. One thread per element of
- * c. */
+/* Compute c (m,n) = a (m,k) @ b (k,n), row-major. One thread computes one
+ * element of c. */
 static __global__ void matmul_tiled_dynamic(float *c, const float *a,
                                             const float *b, int m, int n, int k,
                                             struct extras x) {

@@ -27,8 +27,8 @@
  * Lesson:      notebooks/08a_matmul_tiles.ipynb */
 #include "matmul.h"
 
-/* Compute c (m,n) = a (m,k) @ b (k,n), row-major. One thread per element of
- * c. */
+/* Compute c (m,n) = a (m,k) @ b (k,n), row-major. One thread computes one
+ * element of c. */
 static __global__ void matmul_tiled_runtime(float *c, const float *a,
                                             const float *b, int m, int n, int k,
                                             struct extras x, int tile) {

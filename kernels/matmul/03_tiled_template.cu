@@ -11,8 +11,8 @@
  * Lesson:      notebooks/08a_matmul_tiles.ipynb */
 #include "matmul.h"
 
-/* Compute c (m,n) = a (m,k) @ b (k,n), row-major. One thread per element of
- * c. */
+/* Compute c (m,n) = a (m,k) @ b (k,n), row-major. One thread computes one
+ * element of c. */
 template <int TILE>
 static __global__ void matmul_tiled_template(float *c, const float *a,
                                              const float *b, int m, int n,

@@ -20,7 +20,7 @@
 enum {
     BM = 128, // a block computes BM x BN elements of c
     BN = 128,
-    BK = 8, // from tiles BM x BK of a and BK x BN of b
+    BK = 8, // the tiles are BM x BK of a and BK x BN of b
     TM = 8, // a thread computes TM x TN elements
     TN = 8,
     THREADS = BM * BN / (TM * TN),
@@ -29,8 +29,8 @@ enum {
 static_assert(BM * BK % THREADS == 0 && BK * BN % THREADS == 0,
               "every thread loads as many elements");
 
-/* Load the tiles of a from column k0 on and of b from row k0 on; elements past
- * an edge become zero. */
+/* Load the tiles of a starting at column k0 and of b starting at row k0.
+ * Elements past an edge become zero. */
 static __device__ __forceinline__ void
 load_tiles(float a_s[BM][BK], float b_s[BK][BN], const float *a, const float *b,
            int m, int n, int k, unsigned row0, unsigned col0, unsigned k0) {
@@ -46,8 +46,8 @@ load_tiles(float a_s[BM][BK], float b_s[BK][BN], const float *a, const float *b,
     }
 }
 
-/* Add to acc the products of the thread's rows of a_s (from ty on) and its
- * columns of b_s (from tx on). */
+/* Add to acc the products of the thread's rows of a_s, starting at ty, and its
+ * columns of b_s, starting at tx. */
 static __device__ __forceinline__ void multiply(float acc[TM][TN],
                                                 const float a_s[BM][BK],
                                                 const float b_s[BK][BN], int ty,

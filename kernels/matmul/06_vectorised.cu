@@ -4,7 +4,7 @@
  *              address: 142 instructions in addition to 512 multiply-adds and
  *              32 loads from shared memory. nvcc merges these loads in fours.
  *              In a, the four are neighbours along k, so loads fetch 4 steps of
- *              k at once, which occupy 32 registers.
+ *              k at a time, which occupy 32 registers.
  * Idea:        use float4 for all loads and stores. The tile of a is transposed
  *              on its way to shared memory, so that a thread's rows are
  *              adjacent.
@@ -21,7 +21,7 @@
 enum {
     BM = 128, // a block computes BM x BN elements of c
     BN = 128,
-    BK = 8, // from tiles BM x BK of a and BK x BN of b
+    BK = 8, // the tiles are BM x BK of a and BK x BN of b
     TM = 8, // a thread computes TM x TN elements
     TN = 8,
     THREADS = BM * BN / (TM * TN),
@@ -30,8 +30,8 @@ enum {
 static_assert(BM * BK % (THREADS * 4) == 0 && BK * BN % (THREADS * 4) == 0,
               "every thread loads as many elements");
 
-/* Load the tile of a, transposed, from column k0 on and the tile of b from row
- * k0 on. Elements past an edge become zero. */
+/* Load the tile of a from column k0, transposed, and the tile of b from row k0.
+ * Elements past an edge become zero. */
 static __device__ __forceinline__ void
 load_tiles(float a_s[BK][BM], float b_s[BK][BN], const float *a, const float *b,
            int m, int n, int k, unsigned row0, unsigned col0, unsigned k0,
@@ -54,8 +54,8 @@ load_tiles(float a_s[BK][BM], float b_s[BK][BN], const float *a, const float *b,
     }
 }
 
-/* Add to acc the products of the thread's rows of a (from ty on) and its
- * columns of b (from tx on). */
+/* Add to acc the products of the thread's rows of a, starting at ty, and its
+ * columns of b, starting at tx. */
 static __device__ __forceinline__ void multiply(float acc[TM][TN],
                                                 const float a_s[BK][BM],
                                                 const float b_s[BK][BN], int ty,

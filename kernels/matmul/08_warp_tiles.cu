@@ -21,7 +21,7 @@
 enum {
     BM = 128, // a block computes BM x BN elements of c
     BN = 128,
-    BK = 8, // from tiles BM x BK of a and BK x BN of b
+    BK = 8, // the tiles are BM x BK of a and BK x BN of b
     TM = 8, // a thread computes TM x TN elements
     TN = 8,
     WM = 32, // a warp of 4 x 8 lanes computes WM x WN elements
@@ -35,8 +35,8 @@ static_assert(BM * BK % (THREADS * 4) == 0 && BK * BN % (THREADS * 4) == 0,
               "every thread loads as many elements");
 static_assert(WM / TM * (WN / TN) == 32, "a warp has 32 lanes");
 
-/* Load the tile of a, transposed, from column k0 on and the tile of b from row
- * k0 on. Elements past an edge become zero. */
+/* Load the tile of a from column k0, transposed, and the tile of b from row k0.
+ * Elements past an edge become zero. */
 static __device__ __forceinline__ void
 load_tiles(float a_s[BK][PITCH_A], float b_s[BK][BN], const float *a,
            const float *b, int m, int n, int k, unsigned row0, unsigned col0,
@@ -59,8 +59,8 @@ load_tiles(float a_s[BK][PITCH_A], float b_s[BK][BN], const float *a,
     }
 }
 
-/* Add to acc the products of the thread's rows of a (from ty on) and its
- * columns of b (from tx on). */
+/* Add to acc the products of the thread's rows of a, starting at ty, and its
+ * columns of b, starting at tx. */
 static __device__ __forceinline__ void multiply(float acc[TM][TN],
                                                 const float a_s[BK][PITCH_A],
                                                 const float b_s[BK][BN], int ty,

@@ -75,14 +75,14 @@ struct Shape {
     };
 };
 
-/* The order in which the blocks compute the tiles of c. */
+/* The order in which blocks compute the tiles of c. */
 struct order {
     int down, across; /* tiles per matrix */
     int tiles;        /* tiles of all matrices */
 };
 
-/* Find where tile `number` begins: *item receives its matrix, *row and *col its
- * row and column in units of tiles. */
+/* Find the place of tile `number`: *item receives its matrix, *row and *col its
+ * row and column, in units of tiles. */
 static __device__ __forceinline__ void place_of(int number, const order &o,
                                                 int *item, int *row, int *col) {
     *item = number / (o.down * o.across);

@@ -10,7 +10,7 @@
  *             arrival: ../common/hopper.cuh describes the ring. TMA fills in
  *             zeros beyond the edges.
  *          2. a keeps its layout, rows along k: TMA swizzles its 16-byte
- *             chunks, so that a thread reads four steps of k at once without
+ *             chunks, so that a thread reads four steps of k per load without
  *             conflicts.
  *          3. The multiply-adds run back and forth, in an order that the
  *             compiler must keep: see multiply() in tma_multiply.cuh.
@@ -115,7 +115,7 @@ MATMUL_RUNG(tma, "the tensor memory accelerator fills the ring", "fp32",
             WEFT_CPU | WEFT_CUDA, 90, ALIGNED, tma_launch<large>,
             tma_scratch<large>)
 
-/* These are not on the ladder; 40_tuned.cu uses them. */
+/* This rung is not on the ladder; 40_tuned.cu uses it. */
 MATMUL_RUNG(tma_pairs, "two smaller tiles a multiprocessor", "fp32",
             WEFT_CPU | WEFT_CUDA, 90, ALIGNED, tma_launch<pairs>,
             tma_scratch<pairs>)

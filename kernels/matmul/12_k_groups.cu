@@ -3,13 +3,13 @@
  *
  * Before:  tiles of 256 x 128 read least, but a c of 1024 x 1024 has only 32 of
  *          them for 132 multiprocessors.
- * Idea:    with tiles of 64 x 128 it has 128. Two warps would suffice for a
- *          tile, but would leave the multipliers waiting. So there are four
- *          groups of two warps, and each takes a quarter of every stage's k. At
- *          the end each group adds up a quarter of the rows from all four
- *          groups. 1025 x 1025 has 153 such tiles, one round and 21 tiles: the
- *          21 are cut along k and shared by six blocks each, so that the second
- *          round is short.
+ * Idea:    with tiles of 64 x 128, there are 128 of them. Two warps would
+ *          suffice for a tile, but would leave the multipliers waiting. So
+ *          there are four groups of two warps, and each takes a quarter of
+ *          every stage's k. At the end each group adds up a quarter of the rows
+ *          from all four groups. 1025 x 1025 has 153 such tiles, one round and
+ *          21 tiles: the 21 are cut along k and shared by six blocks each, so
+ *          that the second round is short.
  * Prediction: a c of 1024 x 1024 keeps 128 of 132 multiprocessors busy instead
  *          of 32: nearly four times as fast as rung tma without cut tiles. 1025
  *          without cutting takes two rounds, twice as long as 1024.

@@ -31,8 +31,8 @@ template <typename T> struct sixteen {
     typedef struct numbers<T, EACH> numbers;
 };
 
-/* Load EACH numbers of a row: neighbours from `k` on, or every LANES-th number
- * if rows do not start at multiples of 16 bytes. Numbers from `end` on are
+/* Load EACH numbers of a row: neighbours from `k`, or every LANES-th number if
+ * rows do not start at multiples of 16 bytes. Numbers at or past `end` are
  * zeros. */
 template <typename T, int LANES, bool VECTORS>
 static __device__ __forceinline__ typename sixteen<T>::numbers
@@ -58,10 +58,10 @@ static __device__ __forceinline__ int place(int i) {
     return (own / 4 * LANES + lane) * 4 + own % 4;
 }
 
-/* Copy rows k0 .. k0 + DEPTH of b (length,n), columns from col0 on, to shared
- * memory with k along the rows, in the order that take() uses. Beyond the
- * edges, write zeros up to the end of a step. A thread copies all columns for
- * one k, so the indices need no division. */
+/* Copy rows k0 .. k0 + DEPTH of b (length,n), starting at column col0, to
+ * shared memory with k along the rows, in the order that take() uses. Beyond
+ * the edges, write zeros up to the end of a step. A thread copies all columns
+ * for one k, so the indices need no division. */
 template <typename T, int COLS, int DEPTH, int LANES, bool VECTORS>
 static __device__ __forceinline__ void
 stage(float (*b_s)[DEPTH + 4], const T *b, int n, int length, int col0, int k0,

@@ -33,9 +33,9 @@ template <typename T> struct flight {
     enum { DEEP = 16 / (int)sizeof(T), STEP = WARPS * DEEP };
 };
 
-/* Load the thread's next DEEP rows of b from k0 on. Its columns are four
- * neighbours from `col` on or, if rows do not start at multiples of a quad's
- * bytes, every 32nd column. Elements from row `length` or column n on are
+/* Load the thread's next DEEP rows of b, starting at k0. Its columns are four
+ * neighbours from `col` or, if rows do not start at multiples of a quad's
+ * bytes, every 32nd column. Elements past row `length` - 1 or column n - 1 are
  * zeros. */
 template <typename T>
 static __device__ __forceinline__ void
@@ -67,8 +67,8 @@ template <int ROWS> struct piece {
     };
 };
 
-/* Copy columns k0 .. k0 + DEPTH of rows of a (m,length), from row0 on, to
- * shared memory with k down the rows. Beyond the edges, write zeros up to the
+/* Copy columns k0 .. k0 + DEPTH of rows of a (m,length), from row0, to shared
+ * memory with k down the rows. Beyond the edges, write zeros up to the
  * end of a step. A thread copies all rows for one k, so the indices need no
  * division. */
 template <typename T, int ROWS>

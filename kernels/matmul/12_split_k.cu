@@ -81,7 +81,7 @@ static __device__ __forceinline__ void load_tile(float (*to)[ROWS + PAD],
         enum { AT_ONCE = THREADS / ROWS };
         const int row = threadIdx.x % ROWS, first = threadIdx.x / ROWS;
         const float *from = v.array + (size_t)(k0 + first) * v.pitch + row;
-#pragma unroll 4 // more would cost too many registers
+#pragma unroll 4 // more unrolling would cost too many registers
         for (int kk = first; kk < BK + first; kk += AT_ONCE) {
             copy<1>(&to[kk][row], from, INSIDE || (row < rows && kk < deep));
             from += AT_ONCE * v.pitch;
@@ -172,7 +172,7 @@ __launch_bounds__(tiling<BM, BN, TM, TN, TY>::THREADS,
 #pragma unroll
         for (int kk = 0; kk < BK; kk++) {
             // If k is short, such as 17, most of the last tile is zeros, so
-            // skip these.
+            // skip it.
             if (TM * TN <= 32 && kk % 4 == 0 && tile * BK + kk >= length) break;
             float a_r[TM], b_r[TN];
             for (int i = 0; i < TM; i += 4)

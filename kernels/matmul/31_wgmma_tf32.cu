@@ -3,7 +3,7 @@
  *
  * Before:  rung wgmma_bf16 takes 16-bit numbers, with 8 bits of mantissa.
  * Idea:    use the same kernel. tf32 keeps 10 bits of mantissa in the space of
- *          a float. So a stage's 128 bytes of a row are 32 steps of k instead
+ *          a float. So a stage's 128 bytes of a row hold 32 steps of k instead
  *          of 64, and take as long. TMA rounds to the nearest as it loads,
  *          while the tensor cores would truncate, which doubles the error. In
  *          shared memory, tf32 tiles must have k along their rows. b stored

@@ -13,7 +13,7 @@
  *          again. Tensor cores truncate towards zero where fp32 rounds, so the
  *          sums of 32 of k are added up in ordinary registers.
  * Error:   relative to the sum of absolute products, lo lo is below 2^-21. Of
- *          lo's 13 bits, tf32 holds 11 from the first 1 on, so less than 3 *
+ *          lo's 13 bits, tf32 holds 11 from the first 1, so less than 3 *
  *          2^-23 of each factor is lost. The 12 sums by tensor cores lose less
  *          than 2^-21 each, of 32 products only, and the k / 32 additions lose
  *          2^-24 each. The total is at most
@@ -37,8 +37,8 @@
  *           the last without the pass                  2.83  2.83
  *          Zero bits save power, which explains the gain in the third line.
  *          Sums over 64 steps of k are as fast, with an error of 5.8e-7. b
- *          stored (k,n) is copied first. Also tried: splitting warps that
- *          transpose b as well, 2.03; c^T = b^T a^T as in rung wgmma_tf32, 2.23
+ *          stored (k,n) is copied first. Other attempts: splitting warps that
+ *          also transpose b, 2.03; c^T = b^T a^T as in rung wgmma_tf32, 2.23
  *          and 2.29; halves of lo from the two blocks of a cluster, 2.37;
  *          consumers that take turns storing and multiplying, 2.33.
  * Limit:   power (running rung wgmma_tf32 three times would be no faster), and
@@ -302,7 +302,7 @@ static size_t scratch(const struct product *q) {
 }
 
 double matmul_wgmma_3xtf32_us(const struct product *q) {
-    const double low = 8.0 * q->n * q->k * low_array(q, 0).batch; // bytes
+    const double low = 8.0 * q->n * q->k * low_array(q, 0).batch; // in bytes
     return best_us(q, &how) + 1 + low / (30e3 * matmul_multiprocessors());
 }
 

@@ -43,8 +43,8 @@ static double tiles_of(const struct product *q, int bm, int bn) {
     return (double)CEIL_DIV(q->m, bm) * CEIL_DIV(q->n, bn) * q->batch;
 }
 
-/* Return the time of q's tiles in microseconds. `blocks` of them run on a
- * multiprocessor at once, together at `full` times RATE; a single one runs at
+/* Return the time of q's tiles in microseconds. `blocks` of them share a
+ * multiprocessor and run, in total, at `full` times RATE; a single one runs at
  * `one` times RATE. If `cut`, the tiles of the last round are cut along k. */
 static double tiles_us(const struct product *q, int bm, int bn, int blocks,
                        double full, double one, int cut) {
@@ -219,8 +219,8 @@ static int parts_of(const struct product *q, const struct choice *choice) {
 }
 
 /* Return the parts as a batch of separate products, for rungs that cannot cut
- * k. Part i multiplies columns of a by rows of b, from i * k / parts on, and
- * stores plain sums. */
+ * k. Part i multiplies columns of a by rows of b, starting at i * k / parts,
+ * and stores plain sums. */
 static struct product parts_as_batch(const struct product *q, int parts) {
     size_t step_part;
     struct product batch = matmul_part_of(q, parts, &step_part);

@@ -34,7 +34,7 @@ size_t matmul_partials_bytes(const struct product *q, int parts);
 struct product matmul_part_of(const struct product *q, int parts,
                               size_t *step_part);
 
-/* Compute c = finish(the sum of the parts); does nothing for one part. Returns
+/* Compute c = finish(the sum of the parts), or do nothing for one part. Returns
  * a weft_status. */
 int matmul_add_partials(const struct product *q, int parts,
                         cudaStream_t stream);
@@ -132,8 +132,8 @@ template <typename T, int COUNT> struct numbers {
     }
 };
 
-/* Load COUNT numbers of one k that are `apart` from each other; from number
- * `there` on, they are zeros. All loads start before the first is used. */
+/* Load COUNT numbers of one k that are `apart` from each other; numbers at or
+ * past `there` are zeros. All loads start before the first is used. */
 template <int COUNT, typename T>
 static __device__ __forceinline__ void
 load_across(float (&to)[COUNT], const T *from, int there, size_t apart) {

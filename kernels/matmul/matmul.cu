@@ -26,7 +26,7 @@
  *                          rungs 20 and 21
  *     wgmma.cuh            the instruction, on a GPU and on a CPU
  *     wgmma_*              rungs 30 to 32: tile (the ring), store, parts (k in
- *                          parts), launch, us (how long they would take)
+ *                          parts), launch, us (their estimated time)
  *
  * A new rung is one file (matmul.h describes its contents) and its name in the
  * list below. Within a precision, the list goes from slow to fast. A call
@@ -240,7 +240,7 @@ int weft_matmul(int rung, float *c, const void *a, const void *b, int m, int n,
                          "weft_matmul_workspace()",
                          __func__, rungs[rung].rung, wants, m, n, k, has);
             WEFT_REQUIRE(!wants || (uintptr_t)room % 256 == 0,
-                         "%s: the workspace lies at %p, want a multiple of 256",
+                         "%s: the workspace is at %p, want a multiple of 256",
                          __func__, room);
             WEFT_TRY(
                 launch(slab, ladder[rung], room, weft_cuda_stream(stream)));

@@ -15,7 +15,7 @@
 #define WEFT_MATMUL_H
 #include "common/launch.cuh"
 
-/* The arguments of a kernel besides the arrays and their sizes. */
+/* A kernel's arguments other than the arrays and their sizes. */
 struct extras {
     size_t step_a, step_b, step_c; /* elements from one matrix of a batch to the
                                     * next; block z processes matrix z */
@@ -97,8 +97,8 @@ static __device__ __forceinline__ float load_or_zero(const float *from,
                : 0.0f;
 }
 
-/* Return the four elements from (row,col) on, where col is a multiple of 4. The
- * matrix's rows are `pitch` floats apart and end in zeros, as ALIGNED
+/* Return four elements of a row, starting at (row,col), where col is a multiple
+ * of 4. The matrix's rows are `pitch` floats apart and end in zeros, as ALIGNED
  * guarantees. */
 static __device__ __forceinline__ float4 load4_or_zero(const float *from,
                                                        size_t pitch, int rows,
@@ -134,8 +134,8 @@ static __device__ __forceinline__ bool takes_vectors(const float *c, int n) {
     return n % 4 == 0 && (size_t)c % 16 == 0;
 }
 
-/* Store the warp's part of c: 4 rows, `apart` from each other, and 32 columns
- * from (row,col) on. Rows may start at any address. Lane l holds columns 4 (l %
+/* Store the warp's part of c: 4 rows, `apart` from each other, and 32 columns,
+ * starting at (row,col). Rows may have any address. Lane l holds columns 4 (l %
  * 8) .. of row l / 8. If each lane stored its own four, neighbouring lanes
  * would write 16 bytes apart, which costs four times the traffic. So the lanes
  * exchange them through warp_s, 512 bytes of shared memory, and store whole
@@ -160,7 +160,7 @@ store_by_rows(float *c, int m, int n, size_t row, int apart, size_t col,
     __syncwarp(); // ... and have been read
 }
 
-/* Store those of the four elements from (row,col) on that are inside c. */
+/* Store those of the four elements starting at (row,col) that are inside c. */
 static __device__ __forceinline__ void store4(float *c, int m, int n,
                                               size_t row, size_t col,
                                               const float sums[4],

@@ -228,8 +228,8 @@ PTX_INLINE void for_each_step(char *ring, copies<S> from, int m, int n, int k,
                 if (s + 1 < stages)
                     stage = stage + S::STAGE == end ? ring : stage + S::STAGE;
             }
-            // After the last stage this loads the first step again, and nothing
-            // uses it.
+            // After the last stage, this loads the first step again, which
+            // nothing uses.
             load<S>(&f[(step + 1) % 2], stage, at, (step + 1) % STEPS);
             if (step == 0) {
                 if (s + S::STAGES - 1 < stages) from.ask(free, m, n, k, x);
@@ -240,9 +240,9 @@ PTX_INLINE void for_each_step(char *ring, copies<S> from, int m, int n, int k,
     }
 }
 
-/* Store one instruction's sums (16,8) to c from (row,col) on. Two lanes that
- * hold neighbouring pairs of two rows exchange them, so that each lane has four
- * sums of one row. */
+/* Store one instruction's sums (16,8) to c, starting at (row,col). Two lanes
+ * that hold neighbouring pairs of two rows exchange them, so that each lane has
+ * four sums of one row. */
 PTX_INLINE void store_sums(float *c, int m, int n, size_t row, size_t col,
                            const float sums[4], const struct extras &x) {
     const int lane = threadIdx.x % 32;
@@ -281,8 +281,8 @@ PTX_INLINE void multiply(float sums[S::DOWN][S::ACROSS][4],
     for (int i = 0; i < S::DOWN; i++)
 #pragma unroll
         for (int j = 0; j < S::ACROSS; j++) {
-            // Back and forth, so that each product shares an operand with the
-            // previous one.
+            // Go back and forth, so that each product shares an operand with
+            // the one before.
             const int across = i % 2 ? S::ACROSS - 1 - j : j;
             mma(sums[i][across], f.a[i], f.b[across]);
         }

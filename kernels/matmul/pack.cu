@@ -44,7 +44,7 @@ static struct blocks blocks_of(const struct copy *p) {
 }
 
 /* Copy `from` (rows,cols) to `to` (rows,to_pitch), with zeros after each row:
- * columns from col0 on, and rows from row0 on in steps of `further`. Rows that
+ * columns starting at col0, and rows from row0 in steps of `further`. Rows that
  * need this copy start at any address, so numbers are copied one by one, but
  * several are in flight. */
 template <typename T>
@@ -69,7 +69,7 @@ static __device__ __forceinline__ void copy_rows(const struct copy &p, T *to,
 }
 
 /* Copy `from` (rows,cols), transposed, to `to` (cols,to_pitch), with zeros
- * after each row: columns from col0 on, and rows from row0 on in steps of
+ * after each row: columns starting at col0, and rows from row0 in steps of
  * `further`. A tile is read along its rows and written along its columns, 256
  * bytes of floats each. The pitch of SIDE + 1 spreads a column over 32
  * banks. */
@@ -209,7 +209,7 @@ size_t matmul_pack_bytes(const struct product *q,
     return plan_a(q, rung).bytes + plan_b(q, rung).bytes;
 }
 
-/* Replace an operand by its copy. */
+/* Replace an operand with its copy. */
 static void take(struct copy *p, void *to, const void **array, size_t *pitch,
                  size_t *step, int *trans) {
     p->to = to;

@@ -1,4 +1,4 @@
-/* partials.cu -- k in parts: dividing it, and adding the parts' sums into c. */
+/* partials.cu -- dividing k into parts, and adding the parts' sums into c. */
 #include "awkward_sizes.h"
 
 enum { WARP = 32, THREADS = 256, MANY_PARTS = 16, MAX_PARTS = 256 };

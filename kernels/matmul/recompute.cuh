@@ -8,9 +8,9 @@
 #define WEFT_MATMUL_REDO_CUH
 #include "common/internal.cuh"
 
-/* Return the sum of k products in float, one after another: of a[0], a[step_a],
- * ... and b[0], b[step_b], ... The function is not inlined, since it is rarely
- * called and its loop would take registers from the main loop. */
+/* Return the sum of k products, added in order in float: those of a[0],
+ * a[step_a], ... and b[0], b[step_b], ... The function is not inlined, since it
+ * is rarely called and its loop would take registers from the main loop. */
 static __device__ __attribute__((noinline)) float
 redo(const float *a, size_t step_a, const float *b, size_t step_b, int k) {
     float sum = 0.0f;

@@ -80,8 +80,8 @@ static __device__ __forceinline__ float part(const float4 &v, int i) {
 
 /* Return the q-th column of row i in step kk of a quad. The order runs back and
  * forth, so that a row begins with the column where the previous one ended.
- * That column must be even where kk is even, so the last two of a row may be
- * swapped: see multiply(). */
+ * That column must be even where kk is even, so the last two columns of a row
+ * may be swapped: see multiply(). */
 PTX_INLINE constexpr int column_of(int i, int q, int kk) {
     const int j = i % 2 ? TN - 1 - q : q;
     if (kk % 2 == 0) return j >= TN - 2 ? 2 * TN - 3 - j : j;
@@ -235,7 +235,7 @@ store_rows(float *c, int m, int n, int row0, int col0, const struct own &own,
                                    acc[i][j + 3]));
         return;
     }
-    // This path handles edges and operations beyond alpha. It is a lot of code,
+    // This path handles edges and operations beyond alpha. Its code is large,
     // so it exists only once. The rows move to the front because registers
     // cannot be indexed.
 #pragma unroll 1

@@ -1,11 +1,11 @@
 /* tma_work.cuh -- the assignment of tiles of c to blocks in rungs 11 and 12.
  *
- * There are as many blocks as the device runs at once, and each computes every
- * gridDim.x-th tile. The last round is not full: 512 tiles on 132 blocks leave
- * 116, and 16 multiprocessors would wait for these. Those tiles are cut along
- * k, so that all blocks get the same number of steps. A tile is then computed
- * in pieces, and the block that finishes last adds them up, always in the same
- * order.
+ * The grid has as many blocks as the device runs simultaneously. Each computes
+ * every gridDim.x-th tile. The last round is not full: 512 tiles on 132 blocks
+ * leave 116, for which 16 multiprocessors would wait. Those tiles are cut
+ * along k, so that all blocks get the same number of steps. A tile is then
+ * computed in pieces, and the block that finishes last adds them up, always in
+ * the same order.
  *
  * Source:  Osama et al., "Stream-K", PPoPP 2023 (its "hybrid" form). */
 #ifndef WEFT_MATMUL_TMA_WORK_CUH
@@ -127,8 +127,8 @@ add_pieces(float acc[ROWS][COLS], int own, const struct piece &p,
     for (int i = 0; i < COUNT; i++) acc[i / COLS][i % COLS] = 0.0f;
     for (int block = first; block <= last; block++) {
         const float *const part = partial_of<COUNT>(w, block, p.tile);
-        // At -O1, ptxas leaves each addition right behind its load. So a batch
-        // is loaded before any of it is added.
+        // At -O1, ptxas keeps each addition right after its load. So load a
+        // whole batch before adding any of it.
 #pragma unroll
         for (int first_i = 0; first_i < COUNT; first_i += BATCH) {
             float part_r[BATCH];

@@ -24,8 +24,8 @@
  * 16-bit numbers, m (for b, n) may run along it instead. Then tiles of 64
  * follow each other.
  *
- * On the CPU target each thread computes its part of c from shared memory, one
- * k after another. It does so only in wgmma_wait(), which also waits for the
+ * On the CPU target each thread computes its part of c from shared memory, in
+ * order of k. It does so only in wgmma_wait(), which also waits for the
  * other threads.
  *
  * Source:  PTX ISA, "Asynchronous warpgroup level matrix instructions". */
@@ -164,8 +164,8 @@ static inline void wgmma_twin(float (&c)[COUNT], uint64_t a, uint64_t b,
     wgmma_twin<T, B_BY_K, K>(c, a_r, b, keep);
 }
 
-/* Record in the watch build that a product reads `rows` rows of a tile, from
- * `row` on. */
+/* Record in the watch build that a product reads `rows` rows of a tile,
+ * starting at `row`. */
 template <typename T, int BY_K>
 static inline void wgmma_reads(const simt::Later &product, uint64_t tile,
                                int row, int rows) {

@@ -134,7 +134,7 @@ static inline double best_us(const struct product *q,
     return 2.5 + (makes > memory ? makes : memory);
 }
 
-/* Whether the library may call the kernels at all. Launchers test it with `if
+/* Whether the library may call the kernels at all. Launchers test this with `if
  * constexpr`, so that a library for another GPU does not compile their many
  * shapes. */
 enum { WGMMA_RUNS = (WGMMA_TARGETS & WEFT_TARGET) != 0 };

@@ -1,8 +1,8 @@
 /* wgmma_store.cuh -- the stores of a tile of c from the registers of a wgmma
  * rung.
  *
- * Before:  each lane stored its pairs directly, so a warp wrote to 8 lines at
- *          once, 32 bytes of each. All multiprocessors stored at the same time,
+ * Before:  each lane stored its pairs directly, so a warp wrote to 8 lines at a
+ *          time, 32 bytes of each. All multiprocessors stored at the same time,
  *          between two tiles, while the tensor cores were idle.
  * Idea:    keep two boxes of 32 columns in shared memory. While TMA stores one
  *          of them in whole lines, the threads write the other. If rows of c do
@@ -11,7 +11,7 @@
  *          shared memory with the ring. Without any stores bf16 would take 171
  *          us at 4096 and 1361 at 8192; cuBLAS takes 181 and 1414. With lines
  *          stored by warps, 4097x17x4097 takes 51 us, while 4096x17x4096 takes
- *          23. Storing two boxes at once, with rows cut at sectors of 32 bytes,
+ *          23. Storing two boxes together, with rows cut at 32-byte sectors,
  *          takes 103.
  *
  * Measured (H200, bf16, cool, relative to cuBLAS): 4096 from 0.963 to 0.985,

@@ -35,8 +35,8 @@ enum {
     ACROSS = BN / WARPS_N / SIDE, //
 };
 
-/* The types and sizes that depend on the precision: P::stored, the numbers'
- * type in memory; P::element, wmma's name for it; P::K, the depth of a
+/* Types and sizes that depend on the precision. P::stored is the numbers'
+ * type in memory, P::element is wmma's name for it, P::K the depth of a
  * product. */
 template <class P> struct wmma_tile {
     typedef typename P::stored T;
@@ -51,7 +51,7 @@ template <class P> struct wmma_tile {
         BYTES = (BM * PITCH_A + BK * PITCH_B) * (int)sizeof(T),
     };
     static_assert(BYTES >= THREADS / 32 * SIDE * SIDE * 4,
-                  "a fragment of sums of every warp fits where the tiles lay");
+                  "every warp's fragment of sums fits in the tiles' space");
 };
 
 /* Load this thread's LOADS 16-byte pieces of a tile at (row0,col0) of a matrix

@@ -1,12 +1,12 @@
 /* cnn.cu -- weft_cnn: the table of rungs, creating and freeing a model, and its
  * weights.
  *
- * A context holds everything that all rungs of the CNN trainer share: the
- * checks, the data sets (data.cu), the order of the images, the losses and the
- * timer (step.cu). A rung (cnn.h) owns weights, gradients and scratch memory
- * and runs one step: layers.cu runs the step layer by layer, fused/ in a few
- * kernels. All memory is allocated before the first step is queued, and no step
- * waits for anything. So a rung may capture its step in a CUDA graph.
+ * A context holds the state that all rungs of the CNN trainer share: checks,
+ * data sets (data.cu), the order of the images, losses and the timer (step.cu).
+ * A rung (cnn.h) owns weights, gradients and scratch memory and runs one step.
+ * layers.cu runs the step layer by layer, and fused/ in a few kernels. All
+ * memory is allocated before the first step is queued, and no step waits for
+ * anything. So a rung may capture its step in a CUDA graph.
  *
  * Lesson:  notebooks/15a_mnist.ipynb */
 #include <math.h>
@@ -25,11 +25,11 @@
 #define CUDNN_TARGETS 0
 #endif
 
-// Shared memory decides which GPUs run the fused rungs. They need 72 KB per
-// block in fp32, 106 KB in 16 bits, 208 KB in tf32 and 215 KB in Winograd's
-// form. A block has 64 KB at
-// compute capability 7.5, 163 KB at 8.0, 99 KB at 8.6 and 8.9, and 227 KB at
-// 9.0.
+// Shared memory determines which GPUs run the fused rungs. They
+// need 72 KB per block in fp32, 106 KB in 16 bits, 208 KB in tf32
+// and 215 KB in Winograd's form. A block has 64 KB at compute
+// capability 7.5, 163 KB at 8.0, 99 KB at 8.6 and 8.9, and 227 KB
+// at 9.0.
 WEFT_RUNGS({"mnist", "reference", "plain C, layers fused, vectorised", "fp32",
             WEFT_CPU, 0},
            {"mnist", "naive", "one naive kernel per layer", "fp32",
@@ -55,7 +55,7 @@ WEFT_RUNGS({"mnist", "reference", "plain C, layers fused, vectorised", "fp32",
 /* The implementations, in the order of the table above. */
 static const struct cnn_impl *const impls[] = {
 #ifdef __CUDACC__
-    NULL, // not reached: weft_check_rung() rejects it
+    NULL, // not reached: weft_check_rung() rejects the rung
 #else
     &cnn_reference,
 #endif
@@ -170,7 +170,7 @@ int weft_cnn_create(weft_cnn **cnn, int rung,
     WEFT_TRY(check_config(config));
     weft_cnn *made = (weft_cnn *)calloc(1, sizeof *made);
     if (!made)
-        return weft_fail(WEFT_ENOMEM, "weft_cnn_create: %zu bytes asked",
+        return weft_fail(WEFT_ENOMEM, "weft_cnn_create: %zu bytes needed",
                          sizeof *made);
     made->impl = impls[rung];
     made->config = *config;

@@ -3,8 +3,8 @@
  * A weft_cnn (context.cuh) owns everything that all rungs share: checks, data
  * sets, the order of the images, losses, and timing. A rung owns weights,
  * gradients and scratch memory, in any layout it chooses, and runs steps. All
- * pointers are to memory of the rung's target unless a comment names the host;
- * work is queued on `stream`. Functions that return int return a
+ * pointers are to memory of the rung's target unless a comment names the host.
+ * Work is queued on `stream`. Functions that return int return a
  * weft_status. */
 #ifndef WEFT_CNN_H
 #define WEFT_CNN_H
@@ -90,9 +90,9 @@ struct cnn_memory {
 
 /* Allocate `count` elements of `size` bytes, store their address in *pointer
  * (`pointer` is used as a void **), and set every byte to 0xff. So a float that
- * is read before it is written is a NaN. If the memory does not suffice,
- * returns WEFT_ENOMEM with a message that contains `what` and the bytes
- * requested; `memory` keeps its earlier pieces. */
+ * is read before it is written is a NaN. If the memory does not suffice, return
+ * WEFT_ENOMEM with a message that contains `what` and the bytes requested;
+ * `memory` keeps its earlier pieces. */
 int cnn_take(struct cnn_memory *memory, void *pointer, size_t count,
              size_t size, const char *what, weft_stream stream);
 

@@ -1,6 +1,6 @@
-/* context.cuh -- the definition of a weft_cnn, for the files that implement it:
- * cnn.cu (creation, weights), data.cu (memory, data sets), and step.cu (steps,
- * timing). Rungs do not use this header; they use cnn.h. */
+/* context.cuh -- the definition of a weft_cnn, for the files that implement it.
+ * These are cnn.cu (creation, weights), data.cu (memory, data sets), and
+ * step.cu (steps, timing). Rungs do not use this header; they use cnn.h. */
 #ifndef WEFT_CNN_CONTEXT_CUH
 #define WEFT_CNN_CONTEXT_CUH
 #include "cnn.h"
@@ -66,8 +66,8 @@ struct visit {
         if (!error) error = cudaStreamWaitEvent(stream, cnn->done, 0);
     }
     ~visit() {
-        // If this call fails, the cause is the queued work; weft_sync() reports
-        // it.
+        // If this call fails, the queued work is the cause. weft_sync() reports
+        // the error.
         cudaEventRecord(cnn->done, stream);
         if (outside != cnn->device) cudaSetDevice(outside);
     }

@@ -11,7 +11,7 @@
  * sums and the last bits of a result. The fastest kernel need not be
  * deterministic, either.
  *
- * Compiling this file requires NVIDIA's headers; without them the rung is
+ * Compiling this file requires NVIDIA's headers. Without them the rung is
  * absent. The libraries are opened when a model is created. So a machine where
  * they are missing or not found still has all other rungs. PyTorch, which
  * includes copies of them, has usually opened them already.
@@ -132,7 +132,7 @@ static int channel_sums(struct vendor *v, float *sums, const float *dy,
     const int pictures = s.n * s.c, pixels = s.h * s.w;
     float *each = (float *)v->workspace, *scratch = each + pictures;
     WEFT_REQUIRE(2 * pictures * sizeof *each <= v->workspace_bytes,
-                 "mnist rung 'cudnn': no room for the sums of %d pictures",
+                 "mnist rung 'cudnn': no room for the sums of %d images",
                  pictures);
     CUBLAS(cublasSgemv_v2(v->cublas, CUBLAS_OP_T, pixels, pictures, &one, dy,
                           pixels, v->ones, 1, &zero, each, 1));

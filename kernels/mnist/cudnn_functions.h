@@ -56,8 +56,8 @@ static inline int open_library(void **library, const char *file) {
     return WEFT_OK;
 }
 
-/* Fill `f`. Returns a weft_status; an error message contains the missing
- * library or function. */
+/* Fill `f`. Return a weft_status; an error message contains the missing library
+ * or function. */
 static inline int find_functions(struct functions *f) {
     void *cudnn, *cublas;
     WEFT_TRY(open_library(&cudnn, "libcudnn.so." TEXT(CUDNN_MAJOR)));

@@ -11,7 +11,7 @@ static int no_room(const char *what, size_t bytes) {
     cudaGetLastError(); // clear the error, which is not sticky
     cudaMemGetInfo(&available, &total);
     return weft_fail(WEFT_ENOMEM,
-                     "weft_cnn: out of memory for %s: %zu bytes asked, %zu of "
+                     "weft_cnn: out of memory for %s: %zu bytes needed, %zu of "
                      "%zu are free",
                      what, bytes, available, total);
 }
@@ -109,7 +109,7 @@ void cnn_release_order(struct order *order) {
 
 int cnn_grow_order(struct order *order, int count, weft_stream stream) {
     if (count <= order->capacity) return WEFT_OK;
-    cnn_release_order(order); // this waits for the order's readers
+    cnn_release_order(order); // waits for the order's readers
     WEFT_TRY(cnn_take(&order->memory, &order->device, count,
                       sizeof *order->device, "the order of the images",
                       stream));
@@ -126,7 +126,7 @@ int cnn_check_order(const weft_cnn *cnn, const char *function, int set,
                     const int32_t *order, int count) {
     static const char *const names[] = {"training", "test"};
     const int images = cnn->sets[set].count;
-    WEFT_REQUIRE(images, "%s: there is no %s set yet; weft_cnn_data() gives it",
+    WEFT_REQUIRE(images, "%s: there is no %s set yet; call weft_cnn_data()",
                  function, names[set]);
     WEFT_REQUIRE(count >= 1, "%s: %d images, want at least 1", function, count);
     WEFT_REQUIRE(order, "%s: the order of %d images is NULL", function, count);

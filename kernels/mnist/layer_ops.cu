@@ -1,4 +1,4 @@
-/* layer_ops.cu -- runs a layer by an op of the lab or by NVIDIA's libraries. */
+/* layer_ops.cu -- runs a layer with an op of the lab or NVIDIA's libraries. */
 #include "layer_ops.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
-/* layer_ops.h -- the layers that layers.cu combines: the lab's ops, each by the
- * rung of the same name, or NVIDIA's layers ("vendor", cudnn.cu). The arguments
- * are as for the op in weft.h; all convolutions are 3 x 3 with padding 1, all
- * windows 2 x 2. */
+/* layer_ops.h -- the layers that layers.cu combines: the lab's ops, each with
+ * the rung of the same name, or NVIDIA's layers ("vendor", cudnn.cu). The
+ * arguments are those of the op in weft.h. All convolutions are 3 x 3 with
+ * padding 1, and all windows are 2 x 2. */
 #ifndef WEFT_LAYER_OPS_H
 #define WEFT_LAYER_OPS_H
 #include "common/internal.cuh"

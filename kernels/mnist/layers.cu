@@ -119,7 +119,7 @@ static void set_sizes(struct layers *n, const struct weft_cnn_config *c) {
     b[0].oc = b[1].ic = c->channels1;
     b[1].oc = c->channels2;
     for (int i = 0; i < 2; i++) {
-        b[i].h = c->height >> i; // the first pool halves it
+        b[i].h = c->height >> i; // the first pool halves the size
         b[i].w = c->width >> i;
     }
     n->features = c->channels2 * (c->height / 4) * (c->width / 4);
@@ -140,8 +140,8 @@ static int create(void **state, const struct weft_cnn_config *config,
                   const char *rung, weft_stream stream) {
     struct layers *n = (struct layers *)calloc(1, sizeof *n);
     if (!n)
-        return weft_fail(WEFT_ENOMEM, "weft_cnn: %zu bytes asked", sizeof *n);
-    *state = n; // the caller frees it, even after a failure
+        return weft_fail(WEFT_ENOMEM, "weft_cnn: %zu bytes needed", sizeof *n);
+    *state = n; // the caller frees *state, even after a failure
     set_sizes(n, config);
     WEFT_TRY(layer_ops_find(&n->ops, rung));
     return take_all(n, stream);
@@ -353,10 +353,10 @@ static int backward(struct layers *n, int batch, struct cnn_marks *marks,
 
 static int zero(struct layers *n, weft_stream stream) {
     // The lab's ops overwrite their outputs and need no zeroed gradients.
-    // PyTorch's ops add to the gradients, so its training loop zeroes them.
-    // This step does too, for a fair comparison. It zeroes them before the pass
-    // rather than after the update, so that the gradients of the last step can
-    // still be read.
+    // PyTorch's ops add to the gradients, so a training loop zeroes them. For a
+    // fair comparison, this step also zeroes them. It does so before the pass
+    // rather than after the update, so that the last step's gradients can still
+    // be read.
     WEFT_CUDA_TRY(cudaMemsetAsync(n->grads, 0,
                                   n->offset[WEFT_CNN_PARAMS] * sizeof *n->grads,
                                   weft_cuda_stream(stream)));

@@ -36,8 +36,8 @@ int cnn_interrupted(void) {
 #endif
 }
 
-/* Take one step on the `batch` images from position `first` on in the order,
- * which has been copied to the device. */
+/* Take one step on the `batch` images that begin at position `first` of the
+ * order, which is already on the device. */
 static int step(weft_cnn *cnn, int64_t first, int batch, float lr,
                 struct cnn_marks *marks, weft_stream stream) {
     WEFT_RANGE("step");

@@ -3,10 +3,10 @@
  * Idea:       a pass for the mean (layernorm only), a pass for the squares of
  *             the distances from it, and a pass that writes. The distances are
  *             small where the numbers are large, so no digits cancel. Backward,
- *             a pass adds and another writes.
+ *             one pass adds and another writes.
  * Prediction: layernorm reads each number three times, rmsnorm twice. A warp's
  *             threads read numbers that are a row apart: a sector of 32 bytes
- *             for each 4.
+ *             for every 4.
  * Limit:      the memory's bandwidth, of which an eighth is used. Rung 2 gives
  *             the row to a warp. */
 #include "norm.cuh"

@@ -1,15 +1,15 @@
 /* 04_row_in_shared.cu -- layernorm and rmsnorm, rung 4: the row stays on chip.
  *
- * Before:     rung 3 reads a row from memory twice, and weight and bias for
- *             each row.
+ * Before:     rung 3 reads a row from memory twice, and weight and bias once
+ *             per row.
  * Idea:       a block keeps its row in shared memory, where further passes are
  *             cheap: the exact mean first, then the distances from it. A block
  *             takes several rows, and keeps weight and bias in the rest of its
  *             shared memory. The numbers that do not fit are read again.
  * Prediction: one read and one write of rows of up to 24,576 numbers, 15,360 on
  *             a device of 64 KB.
- * Limit:      longer rows, rows whose weight and bias do not fit beside them,
- *             and fewer rows than multiprocessors. Rung 5 divides a row among
+ * Limit:      longer rows, rows that leave no room for weight and bias, and
+ *             fewer rows than multiprocessors. Rung 5 divides a row among
  *             blocks. */
 #include "on_chip.cuh"
 

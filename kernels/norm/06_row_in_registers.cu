@@ -2,7 +2,7 @@
  * registers of a block.
  *
  * Before:     with rows, weight and bias in shared memory, few blocks of rung 4
- *             fit on a multiprocessor. Often all of them wait in a barrier.
+ *             fit on a multiprocessor. Often all of them wait at a barrier.
  * Idea:       the registers of a multiprocessor have 256 KB. A thread keeps up
  *             to 16 numbers of the row, of weight and of bias. A block has 128
  *             to 1024 threads, just enough for its row, and takes several rows.

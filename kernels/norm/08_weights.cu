@@ -6,7 +6,7 @@
  *             loads are coalesced and no atomic is needed. Every piece's sums
  *             are stored, and pieces of these are added in the same way until
  *             one is left. So the order of the additions depends on the number
- *             of rows only: every grid, device and target has the same bits.
+ *             of rows only: every grid, device and target yields the same bits.
  * Prediction: one more read of dy and x. The sums are a 64th of it.
  * Limit:      that read; the rows' own gradients read the same numbers. */
 #include "norm.cuh"

@@ -5,8 +5,8 @@
 #include "../common/registers.cuh"
 #include "norm.cuh"
 
-/* How many blocks a multiprocessor runs in the forward pass: a thread has up to
- * 64 registers, since it also keeps weight and bias. */
+/* Return how many blocks a multiprocessor runs in the forward pass. A thread
+ * has up to 64 registers, since it also keeps weight and bias. */
 template <class Holder> constexpr int count_roomy() {
     return Holder::width > THREADS_PER_SM / 2
                ? 1
@@ -29,7 +29,7 @@ template <bool CENTRED, bool WIDE, class Holder> struct held {
         }
     }
     /* Add the residual, and store the sums. All loads come first, since the
-     * compiler moves no load before a store. */
+     * compiler moves no load ahead of a store. */
     __device__ __forceinline__ void add_residual(size_t first) {
         four other[Holder::groups];
 #pragma unroll

@@ -18,8 +18,8 @@ static int choose_registers(unsigned cols, unsigned arrays) {
     return NORM_TUNED;
 }
 
-/* Return the rung for a shape of which a block keeps `arrays` arrays of rows,
- * and `scales` of weight and bias. */
+/* Return the rung for a shape if a block keeps `arrays` arrays of rows, and
+ * `scales` of weight and bias. */
 static int choose(int rung, unsigned rows, unsigned cols, unsigned arrays,
                   unsigned scales) {
     if (rung != NORM_TUNED) return rung;

@@ -86,8 +86,8 @@ enum { IN_REGISTERS = 1024 }; // numbers of a row that a warp's registers hold
 
 /* ---- moments ------------------------------------------------------------- */
 
-/* Numbers so far, their mean, and the sum of squares of the distances from it.
- * In rmsnorm, the mean stays 0. */
+/* Count of numbers so far, their mean, and the sum of squared distances from
+ * it. In rmsnorm, the mean stays 0. */
 struct moments {
     float count, mean, squares;
 };
@@ -120,7 +120,7 @@ static __device__ __forceinline__ moments merge_lanes(moments value) {
     return value;
 }
 
-/* Return the merged moments of a block of THREADS threads to each of them. */
+/* Return to each thread the merged moments of its block of THREADS threads. */
 template <bool CENTRED>
 static __device__ __forceinline__ moments merge_threads(moments value,
                                                         moments all_s[WARPS]) {
@@ -147,7 +147,7 @@ static __device__ __forceinline__ float find_rstd(const normal &n,
 }
 
 /* Load group j of a row that begins at element `first`, and store the sum with
- * the residual. Numbers behind the end are 0. */
+ * the residual. Numbers past the end are 0. */
 template <class Sharer>
 static __device__ __forceinline__ four load_row(const normal &n, Sharer thread,
                                                 size_t first, unsigned j) {
@@ -188,7 +188,7 @@ static __device__ __forceinline__ four normalize_four(four v, float mean,
 }
 
 /* Return the sum of squares of the distances from the mean in group j, without
- * the zeros behind the end of a row of `cols` numbers. */
+ * the zeros past the end of a row of `cols` numbers. */
 template <bool CENTRED, class Sharer>
 static __device__ __forceinline__ float
 add_squares(four v, float mean, Sharer thread, unsigned j, unsigned cols) {
@@ -248,7 +248,7 @@ static __device__ __forceinline__ slopes find_means(slopes sums,
             sums.scaled / (float)cols};
 }
 
-/* Return the sums over a block of COUNT warps to each of its threads. */
+/* Return to each thread the sums over its block of COUNT warps. */
 template <bool CENTRED, int COUNT>
 static __device__ __forceinline__ slopes add_threads(slopes sums,
                                                      float (&sums_s)[COUNT]) {
@@ -278,8 +278,8 @@ load_both(const normal_backward &n, Sharer thread, size_t row, size_t first,
 
 /* ---- parts of rows ------------------------------------------------------- */
 
-/* Return the arguments for `count` columns from `start` on. Rows begin as far
- * apart as before. */
+/* Return the arguments for `count` columns, starting at `start`. The distance
+ * between rows does not change. */
 static __device__ __forceinline__ normal take_part(normal n, unsigned start,
                                                    unsigned count) {
     n.y += start, n.x += start, n.cols = count;
@@ -313,7 +313,7 @@ static inline bool rows_are_aligned(const normal_backward &n) {
 }
 
 /* Return a grid of blocks that take several rows each: enough to keep the
- * device busy, at most `most`. On the CPU target it is always the same. */
+ * device busy, at most `most`. The CPU target's number is constant. */
 static inline unsigned count_busy(unsigned most) {
 #ifdef __CUDACC__
     const unsigned blocks = 4 * device_has(cudaDevAttrMultiProcessorCount);

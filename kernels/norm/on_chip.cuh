@@ -7,15 +7,15 @@
 #include "../common/split.cuh"
 #include "norm.cuh"
 
-/* How many groups of four a thread keeps of the row, of weight and of bias. */
+/* Numbers of groups of four that a thread keeps of the row, weight and bias. */
 struct room {
     unsigned row, weight, bias;
 
     size_t count_bytes() const { return (row + weight + bias) * 16 * THREADS; }
 };
 
-/* Divide a block's shared memory among the arrays, whose first `cols` numbers
- * it uses: first the row, then weight and bias. */
+/* Divide a block's shared memory among the arrays, of which it uses `cols`
+ * numbers each: first the row, then weight and bias. */
 static inline room divide_room(const normal &n, unsigned cols) {
     unsigned left = count_room() / LEAST;
     const unsigned groups = CEIL_DIV(cols, LEAST);

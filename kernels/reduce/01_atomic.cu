@@ -2,10 +2,10 @@
  *
  * Idea:       one thread per number adds it to the sum. The addition is atomic,
  *             so that no thread's number is lost.
- * Prediction: atomic additions to one address follow one another. Their number
- *             determines the time, not the bandwidth of the memory.
- * Error:      the additions form one chain of `count`. A sum of 2^24 ones stays
- *             there, since 2^24 + 1 is no float.
+ * Prediction: atomic additions to one address are serialised. Their number, not
+ *             the bandwidth of the memory, determines the time.
+ * Error:      the additions form one chain of `count`. A sum of ones stays at
+ *             2^24, since 2^24 + 1 is no float.
  * Limit:      the unit of the L2 cache that adds. Rung 2 adds a block's numbers
  *             first, and then needs one atomic addition for all of them. */
 #include "reduce.cuh"

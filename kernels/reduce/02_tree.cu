@@ -5,7 +5,7 @@
  *             of these, until one is left: log2(256) = 8 rounds. One atomic
  *             addition per block follows.
  * Prediction: 256 times fewer atomics; the bytes read stay the same.
- * Limit:      8 rounds with a barrier each for a single load per thread, so few
+ * Limit:      8 rounds, with a barrier each, for one load per thread, so few
  *             loads are in flight. In the last rounds most threads idle.
  *             Rung 3 removes most barriers. */
 #include "reduce.cuh"

@@ -1,15 +1,15 @@
 /* 04_vector.cu -- reduce, rung 4: loads of four, several in flight.
  *
  * Before:     a thread of rung 3 loads 4 bytes, then waits for its block.
- * Idea:       as many blocks as the device runs at once, each of which walks
- *             through x. A thread loads four numbers at a time and has four
- *             such loads in flight: 64 bytes instead of 4.
+ * Idea:       launch as many blocks as run at the same time; each walks through
+ *             x. A thread loads four numbers at a time and has four such loads
+ *             in flight: 64 bytes instead of 4.
  * Prediction: the memory's bandwidth. 1536 threads of a multiprocessor (39
  *             registers each) keep up to 96 KB in flight. At 4.8 TB/s and 700
  *             ns per load, each of 132 multiprocessors needs 25 KB. With 4
  *             bytes per thread, 2048 threads keep 8 KB.
  * Limit:      each block ends with an atomic addition. The blocks end in an
- *             order that changes, and so do the last bits of the sum. */
+ *             order that varies, and so do the last bits of the sum. */
 #include "reduce.cuh"
 
 static __global__ void __launch_bounds__(THREADS, RESIDENT)

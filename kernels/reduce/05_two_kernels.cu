@@ -1,10 +1,10 @@
 /* 05_two_kernels.cu -- reduce, rung 5: a second kernel adds the blocks' sums.
  *
- * Before:     rung 4's blocks add to the sum in an order that changes.
- * Idea:       every block stores its sum in an array of its own, and a second
- *             kernel of one block adds that array. The second kernel starts
- *             when the first has ended, so no atomic is needed.
- * Prediction: the same bits for each run with the same grid. The second launch
+ * Before:     rung 4's blocks add to the sum in an order that varies.
+ * Idea:       every block stores its sum in a separate array, and a second
+ *             kernel of one block adds the sums in that array. The second
+ *             kernel starts when the first has ended, so no atomic is needed.
+ * Prediction: the same bits in every run with the same grid. The second launch
  *             adds about 2 us, which matters for small arrays.
  * Limit:      the second launch. Rung 6 avoids it. */
 #include "reduce.cuh"
@@ -16,7 +16,7 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT)
     if (threadIdx.x == 0) partials[blockIdx.x] = total;
 }
 
-/* Store the sum of x in *sum. One block. */
+/* Store the sum of x in *sum, with one block. */
 static __global__ void add_partials(float *sum, const float *x, size_t count) {
     __shared__ float sums_s[WARPS];
     const float total = add_threads(add_own(x, count), sums_s);

@@ -6,7 +6,7 @@
  *             sum and the count makes the sum visible first.
  * Prediction: rung 5's bits with one launch.
  * Limit:      the grid determines the order of the additions. So another GPU,
- *             or another number of blocks, gives other bits. */
+ *             or another number of blocks, yields different bits. */
 #include "reduce.cuh"
 
 static __global__ void __launch_bounds__(THREADS, RESIDENT)

@@ -41,7 +41,7 @@ static __device__ float add_piece(const float *x, size_t count, size_t piece) {
     return (sums.x + sums.z) + (sums.y + sums.w);
 }
 
-/* Store the sums of x's pieces; warps number `first`, first + step, ... add
+/* Store the sums of x's pieces. Warps number `first`, first + step, ... add
  * them. */
 static __device__ void add_pieces(float *sums, const float *x, size_t count,
                                   size_t first, size_t step) {
@@ -51,8 +51,8 @@ static __device__ void add_pieces(float *sums, const float *x, size_t count,
     }
 }
 
-/* One warp of the grid for each piece, or several pieces for each warp. levels
- * has room for the sums of the pieces, of their pieces, and so on. */
+/* Each warp of the grid adds one piece or several. `levels` has room for the
+ * sums of the pieces, of the pieces of these sums, and so on. */
 static __global__ void __launch_bounds__(THREADS, RESIDENT)
     add_in_order(float *sum, float *levels, unsigned *arrived, const float *x,
                  size_t count) {
@@ -61,7 +61,7 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT)
     add_pieces(levels, x, count, (size_t)blockIdx.x * WARPS + warp,
                (size_t)gridDim.x * WARPS);
     __threadfence(); // the sums of all warps are visible before the count
-    __syncthreads(); // all warps have stored theirs
+    __syncthreads(); // all warps have stored their sums
     if (!arrive_last(arrived, &last_s)) return;
     size_t left = CEIL_DIV(count, PIECE);
     while (left > 1) {

@@ -3,14 +3,14 @@
  * Before:     every addition rounds, and the errors of rungs 1 to 7 grow with
  *             the number of additions.
  * Idea:       the rounding error of a + b is itself a float, which six
- *             additions compute (Knuth's two-sum). Each thread adds its errors
- *             beside its sum; at the end, the sum of the errors corrects the
- *             sum. So the sum is as good as one with twice the digits, rounded
+ *             additions compute (Knuth's two-sum). Each thread also adds up the
+ *             errors of its sum; at the end, their sum corrects the result. So
+ *             the sum is as good as one with twice the digits, rounded
  *             once (Ogita, Rump and Oishi, Accurate Sum
  *             and Dot Product, 2005, algorithm Sum2).
  * Prediction: the speed of rung 6. A number needs 7 additions. An H200 loads
- *             1.2e12 numbers per second, whose 8.4e12 additions are a quarter
- *             of those that it can do.
+ *             1.2e12 numbers per second. Their 8.4e12 additions are a quarter
+ *             of the device's maximum.
  * Limit:      the memory's bandwidth. */
 #include "reduce.cuh"
 
@@ -19,7 +19,7 @@ struct exact {
     float sum, error;
 };
 
-/* Return a + b with the error of their sum. */
+/* Return a + b and the rounding error of this sum. */
 static __device__ __forceinline__ exact add_exactly(float a, float b) {
     const float sum = __fadd_rn(a, b), rounded = __fadd_rn(sum, -a);
     const float lost = __fadd_rn(a, -__fadd_rn(sum, -rounded));
@@ -45,7 +45,7 @@ static __device__ __forceinline__ exact join_lanes(exact value) {
     return value;
 }
 
-/* Return the sum over the block to its first warp, like add_threads(). */
+/* Return to the first warp the sum over the block, like add_threads(). */
 static __device__ exact join_threads(exact value, exact sums_s[WARPS]) {
     const int lane = threadIdx.x % WARP;
     value = join_lanes(value);

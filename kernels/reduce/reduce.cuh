@@ -31,8 +31,8 @@ int reduce_compensated(const struct reduction *r);
 
 enum { WARP = 32, WARPS = THREADS / WARP };
 
-/* The blocks of a multiprocessor that must fit: with at most 40 registers per
- * thread, or 64 where a multiprocessor holds only 1024 threads. */
+/* The number of blocks that must fit on a multiprocessor: threads have at most
+ * 40 registers, or 64 where a multiprocessor holds only 1024 threads. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 enum { RESIDENT = 4 };
 #else
@@ -41,9 +41,9 @@ enum { RESIDENT = 6 };
 
 /* Return the number of blocks for a kernel whose blocks take several parts of
  * x: the caller's number, or as many as run at the same time, but at most
- * `most`. If there were more, the last blocks would begin when the first ones
- * end, and most of the device would wait for them. On the CPU target it is the
- * same everywhere. */
+ * `most`. If there were more, the last blocks would begin only when the first
+ * ones end, and most of the device would wait for them. The CPU target's number
+ * is constant. */
 template <class Kernel>
 static unsigned reduce_grid(const struct reduction *r, Kernel kernel,
                             size_t most) {
@@ -59,7 +59,7 @@ static __device__ __forceinline__ float add_lanes(float value) {
     return value;
 }
 
-/* Return the sum over a block of THREADS threads to its first warp. The order
+/* Return to the first warp the sum over its block of THREADS threads. The order
  * of the additions is always the same. No thread may be using sums_s. */
 static __device__ __forceinline__ float add_threads(float value,
                                                     float sums_s[WARPS]) {
@@ -76,8 +76,8 @@ static __device__ __forceinline__ float number_at(const float *x, size_t i,
     return i < count ? x[i] : -0.0f;
 }
 
-/* Return numbers 4 i to 4 i + 3 of x; -0 past its end. `aligned`: whether x is
- * aligned to 16 bytes, so that one load can fetch them. */
+/* Return numbers 4 i to 4 i + 3 of x, and -0 past its end. `aligned`: whether x
+ * is aligned to 16 bytes, so that one load can fetch them. */
 static __device__ __forceinline__ float4 four_at(const float *x, size_t i,
                                                  size_t count, bool aligned) {
     if (aligned && 4 * i + 4 <= count) return ((const float4 *)x)[i];
@@ -101,7 +101,7 @@ static __device__ __forceinline__ bool is_aligned(const void *x) {
 enum { LOADS = 4 }; // loads in flight per thread
 
 /* Return the calling thread's part of the sum of x. A thread has LOADS loads of
- * four numbers in flight, each one grid's width after the one before. */
+ * four numbers in flight, each a grid's width past the previous one. */
 static __device__ __forceinline__ float add_own(const float *x, size_t count) {
     const bool aligned = is_aligned(x);
     const size_t step = (size_t)gridDim.x * THREADS, fours = CEIL_DIV(count, 4);

@@ -1,8 +1,8 @@
-/* bincount.c -- how often each of many numbers occurs, in plain C.
+/* bincount.c -- counts of the occurrences of numbers, in plain C.
  *
- * Each thread has four tables of its own if they fit in the first cache, since
- * an addition waits for an earlier one to the same count; otherwise it has one.
- * A table has one bin more, for the numbers outside [0,bins). If a table would
+ * Each thread has four tables if they fit in the L1 cache, since an addition
+ * waits for an earlier one to the same count. Otherwise, it has one table. A
+ * table has an extra bin for numbers outside [0,bins). If a table would
  * be larger than x, one thread counts without tables. The counts are the same
  * for any number of threads. */
 #include <omp.h>
@@ -12,7 +12,7 @@
 #include "reference.h"
 
 enum {
-    FEW = 1 << 10,   // bins of which four tables fit in the first cache
+    FEW = 1 << 10,   // number of bins for which four tables fit in L1
     TABLES = 4,      // tables of a thread for so few bins
     PIECE = 1 << 16, // numbers between interrupt checks
     CHUNK = 1 << 30  // numbers after which tables are added to the counts
@@ -24,7 +24,7 @@ static inline uint32_t find_bin(int32_t number, uint32_t bins) {
     return bin < bins ? bin : bins;
 }
 
-/* Count numbers in `many` tables, one after the other. */
+/* Count numbers in `many` tables, which take turns. */
 static inline void fill_tables(uint32_t *tables, int many, const int32_t *x,
                                size_t count, uint32_t bins) {
     const size_t width = (size_t)bins + 1;
@@ -36,8 +36,8 @@ static inline void fill_tables(uint32_t *tables, int many, const int32_t *x,
     for (; i < count; i++) tables[find_bin(x[i], bins)]++;
 }
 
-/* Count at most CHUNK numbers in the threads' tables, and add these, of which
- * there are `all`, to the counts. The tables are 0 before and after. Returns
+/* Count at most CHUNK numbers in the threads' tables, and add all of these
+ * `all` tables to the counts. The tables are 0 before and after. Returns
  * whether Ctrl-C has been pressed. */
 static int count_chunk(int64_t *counts, uint32_t *tables, int many, int all,
                        const int32_t *x, size_t count, uint32_t bins) {

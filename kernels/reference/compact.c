@@ -1,11 +1,11 @@
 /* compact.c -- the numbers above a threshold in plain C.
  *
- * A place in y depends on all earlier numbers. So all threads count the kept
- * numbers of each share but the last, and add the counts before their own. Then
- * a thread packs its share, a piece at a time in its cache, and moves each
- * piece to its place. One thread reads x once, two threads 1.5 times. To pack x
+ * A place in y depends on all earlier numbers. So the threads count the kept
+ * numbers of every share but the last, and each adds the counts before its own.
+ * Then a thread packs its share, a piece at a time in its cache, and moves each
+ * piece to its place. One thread reads x once, two threads 1.5 times. Packing x
  * in rounds that stay in the caches would read it once, but threads would wait
- * for each other in each round: on a busy machine, that takes twice as long. y
+ * for each other in each round. On a busy machine, that takes twice as long. y
  * has the order of x for any number of threads. */
 #include <omp.h>
 #include <string.h>
@@ -30,7 +30,7 @@ SIMD_INLINE int pack(float *out, vfloat v, vfloat threshold) {
     return __builtin_popcount(keeps);
 }
 #elif defined(__AVX2__)
-/* For each set of kept lanes, the lanes that move to the front, a byte each. */
+/* For each set of kept lanes: the lanes that move to the front, a byte each. */
 static uint64_t lanes_of[256];
 
 __attribute__((constructor)) static void fill_lanes(void) {
@@ -51,7 +51,7 @@ SIMD_INLINE int pack(float *out, vfloat v, vfloat threshold) {
 SIMD_INLINE int pack(float *out, vfloat v, vfloat threshold) {
     int kept = 0;
     for (int i = 0; i < VLEN; i++) {
-        out[kept] = v[i]; // the next kept number overwrites it if it is not
+        out[kept] = v[i]; // if v[i] is not kept, the next number overwrites it
         kept += v[i] > threshold[i];
     }
     return kept;
@@ -59,7 +59,7 @@ SIMD_INLINE int pack(float *out, vfloat v, vfloat threshold) {
 #endif
 
 /* Write the kept numbers of x to `packed`, which has room for count + VLEN
- * numbers, and return their number. */
+ * numbers. Returns their number. */
 static int pack_piece(float *packed, const float *x, int count,
                       float threshold) {
     int i = 0, kept = 0;
@@ -72,7 +72,7 @@ static int pack_piece(float *packed, const float *x, int count,
     return kept;
 }
 
-/* Copy a buffer to y, whole vectors past the caches if `streams`. */
+/* Copy a buffer to y; if `streams`, whole vectors bypass the caches. */
 static void move_piece(float *y, const float *packed, int kept, int streams) {
     int i = 0;
     if (streams) {
@@ -109,7 +109,7 @@ static size_t compact_pieces(float *y, const float *x, size_t count,
     {
         float packed[PIECE + VLEN];
         const int thread = omp_get_thread_num(), all = omp_get_num_threads();
-        const int first = pieces * thread / all; // of the thread's share
+        const int first = pieces * thread / all; // the thread's share
         const int end = pieces * (thread + 1) / all;
 #pragma omp for schedule(static)
         for (int p = 0; p < pieces * (all - 1) / all; p++)

@@ -1,6 +1,6 @@
 /* conv2d.c -- convolution and its gradients in plain C, as matrix products.
  *
- * Let column q stand for one output pixel (image, row, col), and row k for one
+ * Let column q represent one output pixel (image, row, col), and row k one
  * position (c, r, s) of the filter. Element (k,q) of the matrix "cols" is the
  * input pixel under filter position k for output pixel q. Then
  *
@@ -178,7 +178,7 @@ static void pack_filters(float *panels, const float *weight,
         }
 }
 
-/* Store `cols` columns of a tile in y (columns from q on, filters from o on).
+/* Store `cols` columns of a tile in y, starting at column q and filter o.
  * The first block of k includes the bias; later blocks are added. */
 static void store_columns(float *y, const float *tile, const float *bias,
                           const struct conv *s, size_t q, int cols, int o,
@@ -289,7 +289,7 @@ static int backward_input(float *dx, const float *dy, const float *weight,
     return status;
 }
 
-/* Pack columns [q,q+count) of dy, for the filters from o on, as a panel. */
+/* Pack columns [q,q+count) of dy as a panel, for filters o and up. */
 static void pack_gradient(float *panel, const float *dy, const struct conv *s,
                           size_t q, int count, int o) {
     for (int done = 0, len; done < count; done += len) {

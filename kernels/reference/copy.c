@@ -18,7 +18,7 @@ enum {
     LINE = 16         // floats in a cache line
 };
 
-/* Copy whole lines past the caches; y is aligned to one. */
+/* Copy whole lines, bypassing the caches; y is aligned to a line. */
 static void stream_lines(float *y, const float *x, size_t count) {
     for (size_t i = 0; i < count; i += LINE)
 #pragma GCC unroll 4

@@ -111,8 +111,8 @@ SIMD_INLINE void tile_fixed(int rows, float *tile, const float *a,
 }
 
 /* Do what tile_fixed() does for a number of rows known only at run time, with
- * one copy of the loop for each number. a_row 0 stands for a packed panel,
- * whose strides are (1, rows). */
+ * one copy of the loop for each number. a_row 0 means a packed panel, whose
+ * strides are (1, rows). */
 SIMD_INLINE void tile_product(int rows, float *tile, const float *a,
                               ptrdiff_t a_row, const float *b, ptrdiff_t b_k,
                               int k) {

@@ -1,10 +1,10 @@
-/* histogram.c -- how often each byte occurs, in plain C.
+/* histogram.c -- counts of each byte's occurrences, in plain C.
  *
  * An addition in memory takes several cycles, and the next addition to the same
  * count waits for it. So a thread has 16 tables: neighbours in x use different
  * ones, and even equal bytes seldom wait. A processor writes to its cache about
- * once per cycle, so a byte takes a cycle. 64 equal bytes, which the 8 words
- * show at once, need only one addition. The counts are the same for any number
+ * once per cycle, so a byte takes a cycle. 64 equal bytes, which a test of 8
+ * words detects, need only one addition. The counts are the same for any number
  * of threads. */
 #include <string.h>
 
@@ -12,9 +12,9 @@
 
 enum {
     BINS = 256,
-    TABLES = 16,     // 16 KiB, half of a usual first cache
-    RUN = 64,        // bytes that are compared at once
-    PIECE = 1 << 17, // bytes of which a thread adds up its tables once
+    TABLES = 16,     // 16 KiB, half of a usual L1 cache
+    RUN = 64,        // bytes that are compared at a time
+    PIECE = 1 << 17, // bytes after which a thread adds up its tables
 };
 
 /* Return whether all bytes of the 8 words equal `byte`. */

@@ -1,12 +1,12 @@
 /* norm.h -- layernorm and rmsnorm in plain C.
  *
- * A row is read from memory once: the pass of the squares and the one that
+ * A row is read from memory once: the pass for the squares and the pass that
  * writes find it in the cache. The latter fetches the next row, so that memory
- * reads and writes at the same time. If the arrays exceed the caches, stores
- * skip them, as in copy.c.
+ * reads and writes overlap. If the arrays exceed the caches, stores skip them,
+ * as in copy.c.
  *
  * Backward, rows are divided into at most PIECES pieces, each of which adds its
- * part of the weights' gradients in an array of its own. The pieces depend on
+ * part of the weights' gradients to a separate array. The pieces depend on
  * the number of rows only, so the number of threads does not affect the bits.
  */
 #ifndef WEFT_NORM_H
@@ -17,7 +17,7 @@
 
 #include "rows.h"
 
-enum { SUMS = 4 }; // sums that are added side by side
+enum { SUMS = 4 }; // number of sums kept side by side
 
 /* The arguments of the forward pass. In rmsnorm, mean and bias are NULL. */
 struct norm {
@@ -30,11 +30,11 @@ struct norm {
 
 /* The arguments of the backward pass. x is total if there is a residual. */
 struct norm_backward {
-    struct rows rows; // of pieces, each of which has `length` rows
+    struct rows rows; // the pieces, each of which has `length` rows
     float *dx, *dresidual;
     float *sums; // (pieces,2,cols): the pieces' dweight and dbias; NULL: none
     const float *dy, *x, *weight, *mean, *rstd;
-    size_t count, cols, length; // of rows, of columns, and of a piece
+    size_t count, cols, length; // of rows; of columns; of rows in a piece
     int centred;
 };
 
@@ -75,8 +75,8 @@ static float add_squares(const float *x, float mean, size_t count) {
     return add_sums(sums) + rest;
 }
 
-/* Return the scaled distances of the numbers from i on, and fetch those of the
- * next row. */
+/* Return the scaled distances of the VLEN numbers from i, and fetch those of
+ * the next row. */
 SIMD_INLINE vfloat vdistance(const float *x, size_t i, size_t count, float mean,
                              float rstd) {
     __builtin_prefetch(x + count + i, 0, 2);
@@ -209,7 +209,7 @@ static void differentiate_piece(const void *call, size_t piece) {
         differentiate_row(n, row, sums);
 }
 
-/* Store the sum of the pieces' sums in each wanted array. */
+/* Store the sum of the pieces' sums in each requested array. */
 static void add_pieces(const struct norm_backward *n, float *dweight,
                        float *dbias) {
     float *const all = n->sums;
@@ -221,8 +221,8 @@ static void add_pieces(const struct norm_backward *n, float *dweight,
     if (dbias) memcpy(dbias, all + n->cols, n->cols * sizeof *all);
 }
 
-/* Run the backward pass; n->rows is that of all rows. dweight, dbias: NULL if
- * not wanted. */
+/* Run the backward pass; n->rows describes all rows. dweight, dbias: NULL if
+ * not needed. */
 static inline int differentiate_rows(struct norm_backward *n, float *dweight,
                                      float *dbias) {
     n->count = n->rows.rows, n->cols = n->rows.cols;

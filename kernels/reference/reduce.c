@@ -2,8 +2,8 @@
  *
  * The additions have the order of reduce/07_fixed_order.cu, so all targets and
  * any number of threads give the same bits. x is divided into pieces of 2048
- * numbers, which threads share. A piece is added by columns, 128 of them, which
- * fit into registers. Then one half of the columns is added to the other, until
+ * numbers, which threads share. A piece is added in 128 columns, which fit into
+ * registers. Then one half of the columns is added to the other, until
  * one is left. The pieces' sums are added in the same way. */
 #include <stdlib.h>
 
@@ -12,7 +12,7 @@
 
 enum {
     PIECE = 2048,    // numbers in a piece
-    COLUMNS = 128,   // sums that are added side by side: 4 per lane of a warp
+    COLUMNS = 128,   // number of sums kept side by side: 4 per lane of a warp
     ACROSS = 8,      // vectors of columns in registers at a time
     CHUNK = 1 << 13, // pieces between interrupt checks: 64 MiB
     ALONE = 16       // with fewer pieces, a second thread costs more than it
@@ -38,8 +38,8 @@ static float add_piece(const float *x) {
     return sums[0];
 }
 
-/* Return the sum of fewer than PIECE numbers, with -0 behind them: x + -0 is x
- * for every x, even for -0. */
+/* Return the sum of fewer than PIECE numbers, padded with -0: x + -0 is x for
+ * every x, even for -0. */
 static float add_rest(const float *x, size_t count) {
     float padded[PIECE];
     for (size_t i = 0; i < PIECE; i++) padded[i] = i < count ? x[i] : -0.0f;
@@ -63,7 +63,7 @@ static int add_pieces(float *sums, const float *x, size_t count) {
 int reduce_reference(float *sum, const float *x, size_t count) {
     if (count <= PIECE) return add_pieces(sum, x, count), WEFT_OK;
     const size_t pieces = (count + PIECE - 1) / PIECE;
-    // The first level, and room for all others: at most a 2047th of it, and 3
+    // Room for the first level and all others: at most a 2047th of it, and 3
     // incomplete pieces.
     const size_t bytes = (pieces + pieces / (PIECE - 1) + 4) * sizeof(float);
     float *const levels = malloc(bytes), *level = levels;

@@ -95,7 +95,7 @@ int layernorm_reference(float *y, float *total, float *mean, float *rstd,
                         const float *weight, const float *bias, int rows,
                         int cols, float eps);
 
-/* In this function and the next one but one, x is total if there is one. */
+/* In both norms' backward functions, x is `total` if it was stored. */
 int layernorm_reference_backward(float *dx, float *dresidual, float *dweight,
                                  float *dbias, const float *dy, const float *x,
                                  const float *weight, const float *mean,

@@ -1,7 +1,7 @@
-/* rows.h -- how the plain C rungs divide work on rows among threads.
+/* rows.h -- the division of work on rows among threads in plain C rungs.
  *
- * Threads share the rows. If there are fewer rows than threads, they share the
- * pieces of one long row after the other. A long row has the same pieces in
+ * Threads share the rows. If rows are fewer than threads, the threads share the
+ * pieces of one long row after another. A long row has the same pieces in
  * both cases, so the number of threads does not affect the bits. */
 #ifndef WEFT_ROWS_H
 #define WEFT_ROWS_H
@@ -11,8 +11,8 @@
 #include "simd.h"
 
 enum {
-    SHORT = 1 << 16, // numbers of a row that is not divided: 256 KiB
-    PIECES = 64,     // of a longer row
+    SHORT = 1 << 16, // length of the longest row that is not divided: 256 KiB
+    PIECES = 64,     // number of pieces of a longer row
     LINE = 16,       // floats of a cache line
     ALONE = 1 << 13, // with fewer numbers, a second thread costs more than it
                      // saves
@@ -53,7 +53,7 @@ static inline int for_rows(const struct rows *r,
     return WEFT_OK;
 }
 
-/* Call work(call, number of the piece, its first column, its numbers) for each
+/* Call work(call, number of the piece, its first column, its length) for each
  * piece of a row. */
 static inline void for_pieces(const struct rows *r,
                               void (*work)(void *call, int piece, size_t at,
@@ -81,7 +81,7 @@ static inline size_t count_head(const float *y, size_t count) {
 }
 
 /* Store `vector` in y[i .. i + VLEN) and `number` in y[i] for the numbers
- * before and behind whole vectors; both are expressions of i. */
+ * before and after whole vectors; both are expressions of i. */
 #define STORE_EACH(y, count, streams, vector, number)                        \
     do {                                                                     \
         size_t i = 0;                                                        \

@@ -3,8 +3,8 @@
  * The array is divided into pieces that fit into a core's cache. A thread takes
  * the next piece, adds its numbers, and needs the sum of all earlier pieces.
  * Then it scans the piece, which is still in the cache. The sum of all earlier
- * pieces is usually there, since the previous piece needed only its own
- * addition. If it is not, because the thread that has it does not run, then the
+ * pieces is usually available, since the previous piece needed only its own
+ * addition. If it is not, because that piece's thread is not running, then the
  * waiting thread adds that piece itself. The sums of pieces are added in double
  * precision. The order of additions is always the same, so any number of
  * threads gives the same bits. A reverse scan counts pieces and vectors from
@@ -16,11 +16,11 @@
 
 enum {
     PIECE = 1 << 14, // numbers of a piece: 64 KiB
-    ACROSS = 4,      // vectors of sums that are added side by side
+    ACROSS = 4,      // vectors of sums kept side by side
     ALONE = 16,      // with fewer pieces, a second thread costs more than it
                      // saves
-    APART = 1 << 21, // from this count on, stores skip the caches
-    PATIENCE = 1000  // looks at the other threads' progress before help
+    APART = 1 << 21, // with this count or more, stores skip the caches
+    PATIENCE = 1000  // checks of other threads' progress before helping
 };
 
 struct scan {
@@ -54,8 +54,8 @@ SIMD_INLINE vfloat vshift(vfloat v, int distance, int reverse) {
                    : __builtin_shuffle((vfloat){}, v, from);
 }
 
-/* Return the running sums of v after *sum, whose lanes are equal, and add v to
- * it. */
+/* Return the running sums of v, starting from *sum, whose lanes are equal. Add
+ * v to *sum. */
 SIMD_INLINE vfloat vscan(vfloat v, vfloat *sum, int exclusive, int reverse) {
 #pragma GCC unroll 4
     for (int distance = 1; distance < VLEN; distance *= 2)
@@ -66,7 +66,7 @@ SIMD_INLINE vfloat vscan(vfloat v, vfloat *sum, int exclusive, int reverse) {
     return exclusive ? v : upto;
 }
 
-/* Scan the `count` numbers behind the last whole vector. */
+/* Scan the `count` numbers after the last whole vector. */
 SIMD_INLINE void scan_rest(float *y, const float *x, size_t count,
                            vfloat earlier, vfloat *sum, int exclusive,
                            int reverse) {
@@ -76,7 +76,7 @@ SIMD_INLINE void scan_rest(float *y, const float *x, size_t count,
     for (size_t i = 0; i < count; i++) y[i] = padded[i];
 }
 
-/* Scan a piece, and fetch the numbers from `ahead` on into the cache meanwhile.
+/* Scan a piece, and meanwhile fetch the numbers at `ahead` into the cache.
  * Its sums begin at 0 and so are small: they round less than sums that begin at
  * `before`, which is added to each once. The flags are constants at each call,
  * so that the loop has no branches. */
@@ -84,7 +84,7 @@ SIMD_INLINE void scan_piece(float *y, const float *x, size_t count,
                             const float *ahead, float before, int apart,
                             int exclusive, int reverse) {
     const vfloat earlier = vsplat(before);
-    vfloat sum = vsplat(0.0f); // of this piece
+    vfloat sum = vsplat(0.0f); // running sum of this piece
     const size_t vectors = count / VLEN, rest = count % VLEN, at = count - rest;
     if (rest && reverse)
         scan_rest(y + at, x + at, rest, earlier, &sum, exclusive, 1);
@@ -118,7 +118,7 @@ static void scan_flagged(const struct scan *s, size_t first, size_t count,
     }
 }
 
-/* Return the first number of a piece and, in *count, how many it has. */
+/* Return the index of a piece's first number; *count receives its length. */
 static size_t find_piece(const struct scan *s, size_t piece, size_t *count) {
     const size_t place = s->reverse ? s->pieces - 1 - piece : piece;
     const size_t first = place * PIECE, left = s->count - first;
@@ -153,7 +153,7 @@ static double find_before(struct scan *s, size_t piece) {
     return before;
 }
 
-/* A thread takes its next piece before it scans one, to fetch it meanwhile. */
+/* Scan pieces; a thread takes its next one early, to fetch it meanwhile. */
 static void scan_pieces(struct scan *s) {
     size_t piece = __atomic_fetch_add(&s->taken, 1, __ATOMIC_RELAXED);
     while (piece < s->pieces && !weft_interrupted()) {

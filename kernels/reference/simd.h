@@ -106,7 +106,7 @@ SIMD_INLINE vfloat vscale(vfloat v, vfloat n) {
 SIMD_INLINE vfloat vexp(vfloat v) {
     const vfloat least = vsplat(-105.0f); // e^-105 rounds to 0
     v = vselect(v < least, least, v);
-    const vfloat shifted = v * 0x1.715476p0f + 0x1.8p23f; // without fraction
+    const vfloat shifted = v * 0x1.715476p0f + 0x1.8p23f; // has no fraction
     const vfloat n = shifted - 0x1.8p23f;
     const vfloat r = (v - n * 0x1.63p-1f) - n * -0x1.bd0106p-13f;
     vfloat p = r * 0.00138145985f + 0.00836871689f;

@@ -1,12 +1,12 @@
 /* softmax.c -- softmax of each row in plain C.
  *
- * A row of up to SHORT numbers is read once from memory. The maximum's pass
- * brings it into the cache, from which the pass of exponentials takes it. The
- * exponentials stay in a buffer until their sum is known. If the arrays exceed
- * the caches, stores skip them, as in copy.c.
+ * A row of up to SHORT numbers is read once from memory. The pass for the
+ * maximum brings it into the cache, where the pass for the exponentials finds
+ * it. The exponentials stay in a buffer until their sum is known. If the arrays
+ * exceed the caches, stores skip them, as in copy.c.
  *
- * A longer row is divided into PIECES. Each has a maximum and a sum of its own,
- * which are merged. The exponentials of up to KEPT numbers, relative to their
+ * A longer row is divided into PIECES. Each has its own maximum and sum, which
+ * are merged. The exponentials of up to KEPT numbers, relative to their
  * piece's maximum, stay in a buffer; otherwise the row is read again. Threads
  * share rows, or the pieces of a row if there are fewer rows than threads. The
  * additions have the same order in both cases. */
@@ -17,8 +17,8 @@
 
 enum {
     KEPT = 1 << 18,  // numbers of a row whose exponentials are kept: 1 MiB
-    BLOCK = 1 << 12, // numbers of a longer row between two maxima
-    SUMS = 4         // sums that are added side by side
+    BLOCK = 1 << 12, // numbers of a longer row per update of the maximum
+    SUMS = 4         // number of sums kept side by side
 };
 
 /* A maximum, and the sum of the exponentials of the distances from it. */
@@ -26,7 +26,7 @@ struct pair {
     float most, sum;
 };
 
-/* Return the first `count` numbers of x, with `other` behind them. */
+/* Return the first `count` numbers of x, followed by `other`. */
 SIMD_INLINE vfloat vload_some(const float *x, size_t count, float other) {
     vfloat v = vsplat(other);
     for (size_t i = 0; i < count; i++) v[i] = x[i];
@@ -37,7 +37,7 @@ SIMD_INLINE void vstore_some(float *y, vfloat v, size_t count) {
     for (size_t i = 0; i < count; i++) y[i] = v[i];
 }
 
-/* Return the maximum of x without its NaNs; -infinity if there is none. */
+/* Return the maximum of x without NaNs, or -infinity if nothing is left. */
 static float find_most(const float *x, size_t count) {
     vfloat most[SUMS];
     for (int s = 0; s < SUMS; s++) most[s] = vsplat(-INFINITY);
@@ -57,8 +57,8 @@ static float find_most(const float *x, size_t count) {
 }
 
 /* Return the sum of exp(x - most), and store the exponentials in e unless it is
- * NULL. Meanwhile, the numbers behind x are fetched, which come next: the
- * memory would be idle otherwise. */
+ * NULL. Meanwhile, fetch the numbers after x, which come next: memory would be
+ * idle otherwise. */
 SIMD_INLINE float add_exps(float *e, const float *x, size_t count, float most) {
     vfloat sums[SUMS] = {};
     size_t i = 0;
@@ -135,7 +135,7 @@ static void soften_piece(void *row, int piece, size_t at, size_t count) {
                exp_of(x[i] - most) * factor);
 }
 
-/* As read_piece(), but keep the exponentials. */
+/* Do what read_piece() does, but keep the exponentials. */
 static void keep_piece(void *row, int piece, size_t at, size_t count) {
     struct soften_row *r = row;
     const float *const x = r->call->x + r->first + at;

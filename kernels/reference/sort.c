@@ -1,14 +1,14 @@
-/* sort.c -- keys of 32 bits in order, in plain C.
+/* sort.c -- a sort of 32-bit keys in plain C.
  *
  * All threads first sort by the highest digit: each counts the digits of its
- * share, and the counts of all give the places of its keys. Then a thread takes
- * one bucket after another, the keys with one value of that digit, and sorts it
- * in its caches by a radix sort from the least digit. If one bucket has more
- * than an eighth of the keys, all threads sort all keys from the least digit
- * instead. Bits that are equal in all keys need no pass.
+ * share, and the counts of all determine the places of its keys. Then a thread
+ * takes one bucket after another, the keys with one value of that digit. It
+ * sorts a bucket in its caches with a radix sort from the lowest digit. If one
+ * bucket has more than an eighth of the keys, all threads sort all keys from
+ * the least digit instead. Bits that are equal in all keys need no pass.
  *
  * In a pass through all of the memory, a key first goes to a line of 16 keys of
- * its digit. A full line is written at once, past the caches. Keys with values
+ * its digit. A full line is written whole, past the caches. Keys with values
  * move as words of 64 bits: the key, then the value. Equal keys keep the order
  * of x for any number of threads, so every bit of the result is the same. */
 #include <omp.h>
@@ -24,20 +24,20 @@ enum {
     WIDEST = 11,      // bits of a digit otherwise, or of the only one
     SLOTS = 16,       // words of a line
     PIECE = 1 << 16,  // words between interrupt checks
-    SHARE = 1 << 16,  // words that occupy a thread
+    SHARE = 1 << 16,  // minimum words to occupy a thread
     SPLIT = 1 << 17,  // with fewer, all words fit in the cache of a core
     CACHED = 1 << 22, // with fewer words, all of them stay in the caches
     FEW = 32          // with fewer, insertion is fastest
 };
 
-/* What a pass reads: keys, keys with values from their arrays, or words of
+/* The input of a pass: keys, keys with values from their arrays, or words of
  * both. */
 enum layout { KEYS, ARRAYS, PAIRS };
 
 struct pass {
     enum layout layout;
-    const uint32_t *x, *values; // what ARRAYS reads; values may be NULL
-    const void *from;           // what KEYS and PAIRS read
+    const uint32_t *x, *values; // input of ARRAYS; values may be NULL
+    const void *from;           // input of KEYS and PAIRS
     void *to;                   // words; NULL in the last pass of pairs, which
     uint32_t *y, *moved;        // writes keys and values to these arrays
     size_t count;
@@ -45,7 +45,7 @@ struct pass {
     struct sort_order order;
     size_t shifted; // words from a multiple of 64 bytes to the output
     int buffers;    // whether words are collected in lines
-    int streams;    // whether lines are written past the caches
+    int streams;    // whether lines bypass the caches
 };
 
 /* The state of a thread in a pass. Places count from a multiple of 64 bytes. */
@@ -138,7 +138,7 @@ static void write_part(const struct pass *p, const struct lines *l, int wide,
                    load_slot(l, wide, digit * SLOTS + i % SLOTS));
 }
 
-/* Write what is left in the lines. */
+/* Write the words that are left in the lines. */
 static void write_rest(const struct pass *p, const struct lines *l) {
     for (uint32_t d = 0; d < p->digits; d++) {
         const size_t line = l->place[d] / SLOTS * SLOTS, first = l->first[d];
@@ -153,7 +153,7 @@ SIMD_INLINE void count_piece(const struct pass *p, struct lines *l,
                              size_t first, size_t end, enum layout layout,
                              int is_float) {
     for (size_t i = first; i < end; i++) {
-        const uint64_t word = // of the pairs, only the keys
+        const uint64_t word = // keys only, even of pairs
             layout == ARRAYS ? (uint64_t)p->x[i] << 32
                              : load_word(p, layout, i);
         l->count[find_digit(p, layout, is_float, word)]++;
@@ -236,7 +236,7 @@ static void scatter_share(const struct pass *p, struct lines *l, size_t first,
     vstream_end();
 }
 
-/* Find the places of thread `own`'s keys from `at` on: after all smaller
+/* Find the places of thread `own`'s keys, starting at `at`: after all smaller
  * digits, and after the keys of earlier threads. Returns the number of keys
  * with the most frequent digit. */
 static size_t find_places(const struct pass *p, struct lines *all, int own,
@@ -303,8 +303,8 @@ static uint32_t compare_keys(const uint32_t *x, size_t count,
     return differ;
 }
 
-/* Split the bits that differ into as few digits as possible, from the lowest
- * bit on. Returns the number of passes; pass p begins at bit shifts[p]. */
+/* Split the bits that differ into as few digits as possible, starting at the
+ * lowest bit. Returns the number of passes; pass p begins at bit shifts[p]. */
 static int split_bits(uint32_t differ, int wide, uint32_t shifts[4],
                       uint32_t *digits) {
     if (!differ) return 0;
@@ -320,7 +320,7 @@ static int split_bits(uint32_t differ, int wide, uint32_t shifts[4],
     return found;
 }
 
-/* Let a pass write to `to` or, without one, to the arrays of the result. */
+/* Make a pass write to `to` or, if it is NULL, to the arrays of the result. */
 static void aim_pass(struct pass *p, void *to) {
     const int arrays = p->layout != KEYS && !to;
     const uintptr_t at = (uintptr_t)(arrays ? p->y : to);
@@ -330,7 +330,7 @@ static void aim_pass(struct pass *p, void *to) {
     p->streams = !arrays || at % 64 == (uintptr_t)p->moved % 64;
 }
 
-/* Where the words of a sort can be between two passes. Keys alone end in the
+/* Memory for the words of a sort between two passes. Keys alone end in the
  * first room, y. */
 struct rooms {
     void *at[2];
@@ -343,7 +343,7 @@ static void aim_before_end(struct pass *p, const struct rooms *rooms,
     aim_pass(p, pairs && !left ? NULL : rooms->at[left % 2]);
 }
 
-/* Run passes over all words, from the lowest digit on. */
+/* Run passes over all words, starting with the lowest digit. */
 static void run_passes(struct pass p, const struct rooms *rooms,
                        uint32_t differ, struct lines *all, int threads) {
     uint32_t shifts[4];
@@ -374,9 +374,9 @@ static void sort_bucket(struct pass p, const struct rooms *rooms,
     }
 }
 
-/* Sort by the highest digit first, and then each bucket, the words with one
- * value of it. So only one pass goes through all of the memory. Returns 0, and
- * has not moved a word, if a bucket is too large for that. */
+/* Sort by the highest digit first, and then sort each bucket, the words with
+ * one value of it. So only one pass goes through all of the memory. Returns 0,
+ * without having moved a word, if a bucket is too large for that. */
 static int split_buckets(struct pass p, const struct rooms *rooms,
                          uint32_t differ, struct lines *all, int threads) {
     uint32_t shifts[4], digits = 0, first[(1 << WIDEST) + 1] = {0};

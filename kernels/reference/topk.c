@@ -1,8 +1,8 @@
 /* topk.c -- the k largest numbers of each row in plain C.
  *
  * A thread compares vectors with a threshold, and copies the few numbers above
- * it to a buffer. A full buffer is pruned to its k best entries, the least of
- * which is the next threshold. The first threshold is a floor from a sample:
+ * it to a buffer. A full buffer is pruned to its k best entries, the smallest
+ * of which is the next threshold. The first threshold is a floor from a sample:
  * the k-th largest of the maxima of many groups. At least k numbers reach it,
  * so a row in ascending order costs no more than one in random order. Threads
  * take a row each or, if there are few rows, a share of a row each. Entries of
@@ -18,14 +18,14 @@
 #include "simd.h"
 
 enum {
-    FEW = 32,         // entries that are sorted by counting
-    SPARE = 256,      // entries of a buffer, at least, beyond the k best
-    VECTORS = 4,      // that are compared before a branch
-    MAXIMA = 256,     // vectors of maxima that find_floor() keeps, at most
+    FEW = 32,         // maximum number of entries sorted by counting
+    SPARE = 256,      // minimum number of entries beyond the k best
+    VECTORS = 4,      // vectors compared before a branch
+    MAXIMA = 256,     // maximum number of vectors in find_floor()
     PIECE = 1 << 20,  // numbers between interrupt checks
-    SHORT = 1 << 12,  // numbers of a row that are all in the sample
-    SHARED = 1 << 16, // numbers from which threads share a row
-    LONE = 1 << 14    // numbers of all rows from which threads are used
+    SHORT = 1 << 12,  // length of a row that is entirely in the sample
+    SHARED = 1 << 16, // minimum length of a row that threads share
+    LONE = 1 << 14    // minimum total of numbers for several threads
 };
 
 /* As in topk.cuh: a larger number, or an equal one in a lower column, has a
@@ -61,8 +61,8 @@ static entry choose_pivot(const entry *e, size_t count, uint64_t *seed) {
     return three[0] < three[1] ? three[0] : three[1];
 }
 
-/* Move entries that are at least one of them, the pivot, before all others.
- * Return their number, which is at least 1. */
+/* Choose a pivot among the entries, and move all that are at least as large to
+ * the front. Return their number, at least 1. */
 static size_t split(entry *e, size_t count, uint64_t *seed) {
     const entry pivot = choose_pivot(e, count, seed);
     size_t kept = 0;
@@ -75,8 +75,8 @@ static size_t split(entry *e, size_t count, uint64_t *seed) {
     return kept;
 }
 
-/* Return how many of a few entries are larger than one of them, which is its
- * place in order. No branch depends on the entries. */
+/* Return how many of a few entries are larger than one of them: its place in
+ * order. No branch depends on the entries. */
 static size_t find_place(const entry *e, size_t count, entry own) {
     size_t place = 0;
     for (size_t i = 0; i < count; i++) place += e[i] > own;
@@ -92,7 +92,7 @@ static void sort_few(entry *e, size_t count) {
 }
 
 /* Move the k largest of `count` entries, of which no two are equal, to the
- * front. e[k - 1] becomes the least of them. */
+ * front. e[k - 1] becomes the smallest of these. */
 static void select_best(entry *e, size_t count, size_t k) {
     uint64_t seed = count;
     while (count > FEW) {
@@ -137,14 +137,14 @@ SIMD_INLINE void find_maxima(vfloat *most, const float *x, size_t all,
         }
 }
 
-/* Return a number that at least k numbers of the row reach, or -infinity. */
+/* Return a floor that at least k numbers of the row reach, or -infinity. */
 static float find_floor(const float *x, size_t columns, size_t k) {
     vfloat most[MAXIMA];
     size_t groups = 1; // vectors of maxima; a lane is a group
     while (groups * VLEN < 2 * k) groups *= 4;
     if (groups > MAXIMA || columns < 2 * groups * VLEN) return -INFINITY;
-    // Equal costs for numbers in the sample and for numbers that reach the
-    // floor, about k times columns over the length of the sample.
+    // Balance the costs of the sample and of numbers that reach the floor:
+    // about k * columns / (length of the sample).
     size_t step = 1;
     if (columns > SHORT)
         while (step * step * k * VLEN < columns) step *= 2;
@@ -170,8 +170,8 @@ static float find_floor(const float *x, size_t columns, size_t k) {
 struct best {
     entry *entries;
     size_t count, room, k;
-    /* A number is a candidate unless it is at most this threshold, which is NaN
-     * if all are. NaN is a candidate. */
+    /* A number is a candidate unless it is at most this threshold. NaN is
+     * always a candidate; if the threshold is NaN, so are all numbers. */
     float threshold;
     int full; // the k best are NaN: no later number is better
 };
@@ -179,7 +179,7 @@ struct best {
 /* Return a threshold that `floor` and all larger numbers exceed. */
 static float step_below(float floor) {
     if (floor == -INFINITY) return NAN;
-    // Also a processor that takes small numbers as 0 finds these larger.
+    // Even a processor that treats small numbers as 0 finds these larger.
     if (fabsf(floor) < 2 * FLT_MIN) return -3 * FLT_MIN;
     return nextafterf(floor, -INFINITY);
 }
@@ -212,8 +212,8 @@ SIMD_INLINE unsigned find_candidates(vfloat v, vfloat threshold) {
 #endif
 }
 
-/* Append the candidates among the lanes that a vector at `first` has as bits. A
- * candidate may raise the threshold for the next one. */
+/* Append the candidates among the lanes of the vector at `first` whose bits are
+ * set. A candidate may raise the threshold for the next one. */
 static void append_lanes(struct best *b, const float *x, size_t first,
                          unsigned lanes) {
     for (; lanes; lanes &= lanes - 1) {
@@ -286,7 +286,7 @@ static struct best make_best(entry *entries, size_t room, size_t k) {
     return b;
 }
 
-/* A thread handles whole rows. entries: `room` for each thread. */
+/* Select the best of all rows, a thread per row. entries: `room` per thread. */
 static void select_rows(const struct call *c, entry *entries, size_t room) {
 #pragma omp parallel if (c->rows > 1 && c->columns >= LONE / c->rows)
     {
@@ -314,8 +314,8 @@ static void select_share(struct best *b, const float *x, size_t columns) {
     prune(b, x);
 }
 
-/* All threads share each row. entries: `room` for each thread, and then k for
- * each, in which the threads join their best. */
+/* Select the best of all rows; all threads share each row. entries: `room` for
+ * each thread, then k for each, where their best entries are joined. */
 static void select_shares(const struct call *c, entry *entries, size_t room) {
     entry *joined = entries + (size_t)omp_get_max_threads() * room;
     for (size_t row = 0; row < c->rows && !weft_interrupted(); row++) {
@@ -328,7 +328,7 @@ static void select_shares(const struct call *c, entry *entries, size_t room) {
             struct best b = make_best(entries + thread * room, room, c->k);
             begin_row(&b, floor);
             select_share(&b, x, c->columns);
-#pragma omp critical(topk) // in any order, since all entries differ
+#pragma omp critical(topk) // any order, since all entries differ
             {
                 memcpy(joined + all.count, b.entries, b.count * sizeof(entry));
                 all.count += b.count;

@@ -45,7 +45,7 @@ struct matrix {
 typedef int32_t vlanes __attribute__((vector_size(4 * VLEN)));
 
 /* Transpose v in groups of `half` x `half` floats within those of twice the
- * side. The halves 1, 2, 4, ... VLEN / 2 transpose all of v. */
+ * side. Uses with half = 1, 2, 4, ... VLEN / 2 transpose all of v. */
 #define EXCHANGE(v, half)                                            \
     _Pragma("GCC unroll 16") for (int i = 0; i < VLEN; i++) {        \
         if (i & (half)) continue;                                    \

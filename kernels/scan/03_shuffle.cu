@@ -2,7 +2,7 @@
  *
  * Before:     each step of rungs 1 and 2 goes through shared memory, between
  *             barriers.
- * Idea:       32 lanes scan by shuffles, which need neither. Shared memory
+ * Idea:       32 lanes scan with shuffles, which need neither. Shared memory
  *             holds only the sums of the 8 warps, and each thread adds those of
  *             earlier warps.
  * Prediction: one barrier per tile instead of 16, and 5 steps instead of 15.

@@ -1,7 +1,7 @@
 /* 04_three_kernels.cu -- scan, rung 4: loads of four.
  *
  * Before:     a thread of rung 3 handles one number, and a tile has 256.
- * Idea:       a thread loads and stores four numbers, 16 bytes, at once. It
+ * Idea:       a thread loads and stores four numbers, 16 bytes, at a time. It
  *             adds them alone, and only their sum takes part in the shuffles.
  * Prediction: a quarter of the requests, steps and sums for the same bytes: the
  *             speed of memory for two reads and one write.

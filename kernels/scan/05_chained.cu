@@ -5,13 +5,13 @@
  *             earlier tiles at its first read.
  * Idea:       a block keeps its tile in registers, waits for the prefix of the
  *             previous tile, adds its own sum, and publishes the result.
- *             It takes its tile by a ticket (an atomicAdd) when it begins. With
- *             blockIdx as the tile it can hang: the grid promises no order, so
- *             blocks of late tiles may occupy the device and wait for a tile
- *             whose block cannot begin before one of them ends.
+ *             It takes its tile with a ticket (an atomicAdd) when it begins.
+ *             With blockIdx as the tile it could hang: the grid has no fixed
+ *             order. Blocks of late tiles may occupy the device and wait for a
+ *             tile whose block cannot begin before one of them ends.
  * Prediction: the floor of bytes: one read and one write.
- * Limit:      the prefixes go through the tiles one by one, and each step costs
- *             a write to and a read from the L2 cache, about a microsecond per
+ * Limit:      the prefixes go through the tiles one by one. Each step costs a
+ *             write to and a read from the L2 cache, about a microsecond per
  *             1024 numbers. This can be slower than three kernels. */
 #include "scan.cuh"
 

@@ -1,12 +1,12 @@
 /* 06_look_back.cu -- scan, rung 6: look back instead of waiting.
  *
  * Before:     a tile of rung 5 waits until all earlier tiles are complete.
- * Idea:       a tile publishes its own sum at once. A thread adds the sums of
- *             the tiles before it, one after the other, until it finds a tile
- *             that has its prefix (Merrill and Garland, 2016).
+ * Idea:       a tile publishes its own sum immediately. A thread adds the sums
+ *             of the tiles before it, one after the other, until it finds a
+ *             tile that has its prefix (Merrill and Garland, 2016).
  * Prediction: a tile waits only for loads, not for other tiles' waits.
- * Limit:      a load from the L2 cache for each tile on the way back. Where the
- *             way ends depends on the schedule, and so do the last bits. */
+ * Limit:      a load from the L2 cache for each tile on the way back. The end
+ *             of this way depends on the schedule, and so do the last bits. */
 #include "scan.cuh"
 
 struct thread_finder {

@@ -2,10 +2,10 @@
  *
  * Before:     a thread of rung 6 goes back one tile per load.
  * Idea:       32 lanes read the states of 32 tiles at the same time. A ballot
- *             finds the nearest prefix, and shuffles add what follows it.
- * Prediction: a window of 32 tiles in the time of one load.
- * Limit:      a tile of 1024 numbers has 8 KB of traffic, which takes a few
- *             nanoseconds of the whole memory. Each tile still costs its start,
+ *             finds the nearest prefix, and shuffles add the sums after it.
+ * Prediction: a window of 32 tiles takes the time of one load.
+ * Limit:      a tile of 1024 numbers has 8 KB of traffic, which takes the
+ *             memory only a few nanoseconds. Each tile still costs its start,
  *             its ticket and its way back. */
 #include "scan.cuh"
 

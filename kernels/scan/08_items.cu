@@ -6,8 +6,8 @@
  *             neighbours; each row of 128 numbers is scanned by itself.
  * Prediction: a quarter of the tickets and ways back. With more bytes in flight
  *             than the memory's latency needs, the speed approaches a copy's.
- * Limit:      the bits still depend on the schedule. All tiles before a tile
- *             must go on running once they have begun. */
+ * Limit:      the bits still depend on the schedule. All earlier tiles must
+ *             keep running once they have begun. */
 #include "scan.cuh"
 
 static __global__ void __launch_bounds__(THREADS)

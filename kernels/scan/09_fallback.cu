@@ -1,9 +1,9 @@
 /* 09_fallback.cu -- scan, rung 9: no block has to wait for another.
  *
  * Before:     a block of rung 8 waits for blocks that have begun. A device may
- *             suspend those, or run them only after the waiting ones.
+ *             suspend those blocks, or run them only after the waiting ones.
  * Idea:       a block that has read an empty state PATIENCE times loads that
- *             tile and computes its sum itself, for itself and for all others
+ *             tile. It computes the sum for itself and for all others
  *             (Smith, Levien and Owens, Decoupled Fallback, SPAA 2025). So no
  *             ticket is needed: the tile is blockIdx.
  * Prediction: the bytes of rung 8 where blocks run in order. Each tile that is
@@ -14,7 +14,7 @@
 
 enum { PATIENCE = 100 };
 
-/* The way back of a block: `earlier` is the sum of the tiles from `end` on. */
+/* The way back of a block: `earlier` is the sum of tiles `end` and up. */
 struct way {
     unsigned end;
     float earlier;
@@ -37,8 +37,8 @@ static __device__ bool go_back(const chain<float> &c, way *w) {
     return false;
 }
 
-/* Publish the sum of a tile of another block, unless it has done so. The first
- * tile's sum is its prefix. */
+/* Publish the sum of another block's tile, unless that block has done so. The
+ * first tile's sum is its prefix. */
 static __device__ void offer_sum(const chain<float> &c, unsigned tile,
                                  float sum) {
     const tile_status status = tile ? TILE_SUM : TILE_PREFIX;

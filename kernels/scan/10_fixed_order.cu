@@ -1,11 +1,11 @@
 /* 10_fixed_order.cu -- scan, rung 10: the same bits in every run.
  *
- * Before:     rung 8 adds the sums that it finds, as far as the nearest
- *             complete tile. The schedule decides where that is.
+ * Before:     rung 8 adds the sums that it finds, back to the nearest complete
+ *             tile. The schedule determines which tile that is.
  * Idea:       a tree of tiles (common/tile_tree.cuh). 32 tiles form a group and
  *             32 groups a section, which publish their sums, too. A tile adds
- *             the sums before it in its group, in its section, and of all
- *             sections before. Its number alone decides which these are, so
+ *             the earlier sums of its group and section, and those of all
+ *             earlier sections. Its number alone determines which these are, so
  *             every schedule and device gives the same bits. A thread keeps 32
  *             numbers, so a tile has 8192; short arrays have smaller tiles.
  * Prediction: no slower than a look-back, whose way back is as long. With twice

@@ -1,17 +1,17 @@
 /* 11_bulk.cu -- scan, rung 11: a tile waits in shared memory.
  *
  * Before:     a block of rung 10 holds its tile in registers, from the first
- *             load until all tiles before it are summed up.
+ *             load until all earlier tiles are summed up.
  * Idea:       one thread requests the tile of 64 KB with cp.async.bulk. The
  *             block adds it up, waits for the tiles before it, and only then
  *             scans it, row by row, straight to memory. So a tile waits in
  *             shared memory, where there is room for three per multiprocessor.
- * Prediction: with 192 KB in flight in place of 128 KB, the waits cost less.
+ * Prediction: with 192 KB in flight instead of 128 KB, the waits cost less.
  *             A pass without them takes 535 us for 2^28 numbers on an H200,
  *             where a copy takes 510. The waits add 100.
  * Limit:      a tile holds its memory while it waits: 3 us of 15. The rung
- *             needs compute capability 9.0. All threads load tiles at
- *             addresses that are no multiples of 16, and the last tile. */
+ *             needs compute capability 9.0. If addresses are no multiples of
+ *             16, and for the last tile, all threads load. */
 #include "scan.cuh"
 
 #include "common/hopper.cuh"
@@ -20,7 +20,7 @@
 enum { ROWS = 16 };
 typedef fours<ROWS> tile_shape;
 
-/* Request a tile, or load it if a bulk copy cannot. Thread 0 has initialised
+/* Request a tile, or load it if no bulk copy can. Thread 0 has initialised
  * `arrived`. */
 static __device__ __forceinline__ void
 fetch_tile(four *tile_s, mbarrier *arrived, const scanning &s, unsigned tile) {
@@ -47,7 +47,7 @@ static __device__ __forceinline__ four get_four(const four *tile_s,
     return swap_four(tile_s[tile_shape::GROUPS - 1 - own]);
 }
 
-/* Scan the tile in shared memory and store the sums; `sum` is that of all
+/* Scan the tile in shared memory and store the sums; `sum` is the sum of all
  * numbers before the warp's. */
 static __device__ __forceinline__ void
 finish_tile(const four *tile_s, const scanning &s, unsigned tile, float sum) {

@@ -1,7 +1,7 @@
 /* scan.cu -- running sums of an array: their rungs and their launchers.
  *
- * A scan reads every number once and writes one for it, so at best it is as
- * fast as a copy. Each rung has a file; each diff shows one idea. */
+ * A scan reads and writes every number once, so at best it is as fast as a
+ * copy. Each rung has a file; each diff shows one idea. */
 #include "scan.cuh"
 
 #include "reference/reference.h"
@@ -49,7 +49,7 @@ enum {
     BULK
 };
 
-/* One block, tile after tile. */
+/* Scan the sums with one block, tile after tile. */
 static __global__ void __launch_bounds__(THREADS) scan_by_block(scanning s) {
     __shared__ float sums_s[WARPS];
     float earlier = 0.0f;

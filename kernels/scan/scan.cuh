@@ -2,7 +2,7 @@
  *
  * A block scans a tile of neighbouring numbers: it loads the tile, computes the
  * running sums within it, and stores them with the sum of all earlier tiles
- * added. Every sum begins at 0, also that of a thread or tile without numbers,
+ * added. Every sum begins at 0, even that of a thread or tile without numbers,
  * so a result is never -0. A reverse scan counts tiles, and the numbers in
  * them, from the end of the array. */
 #ifndef WEFT_SCAN_CUH
@@ -55,7 +55,7 @@ template <class Block> struct singles {
     static __device__ __forceinline__ size_t find(const scanning &s,
                                                   unsigned tile) {
         const size_t i = (size_t)tile * NUMBERS + threadIdx.x;
-        return s.reverse ? s.count - 1 - i : i; // behind the end: >= count
+        return s.reverse ? s.count - 1 - i : i; // past the end: >= count
     }
     __device__ __forceinline__ void load(const scanning &s, unsigned tile) {
         const size_t i = find(s, tile);
@@ -83,7 +83,7 @@ static __device__ __forceinline__ bool is_aligned(const scanning &s) {
     return ((uintptr_t)s.x | (uintptr_t)s.y) % sizeof(float4) == 0;
 }
 
-/* Return whether a load of 16 bytes may fetch the four numbers from i on. */
+/* Return whether a load of 16 bytes may fetch the four numbers at i. */
 static __device__ __forceinline__ bool is_wide(const scanning &s, size_t i) {
     return is_aligned(s) && i + 4 <= s.count;
 }
@@ -92,7 +92,7 @@ static __device__ __forceinline__ four make_four(float4 v) {
     return {v.x, v.y, v.z, v.w};
 }
 
-/* Load the four numbers of x from i on; past the end they are 0. */
+/* Load the four numbers of x at i; past the end they are 0. */
 static __device__ __forceinline__ four load_four(const scanning &s, size_t i) {
     four v = {0.0f, 0.0f, 0.0f, 0.0f};
     if (is_wide(s, i)) {
@@ -105,7 +105,7 @@ static __device__ __forceinline__ four load_four(const scanning &s, size_t i) {
     return v;
 }
 
-/* Store four sums to y from i on. v has the sums within the group, in the
+/* Store four sums to y at i. v has the sums within the group, in the
  * scan's order; `base` is the sum before the group. */
 static __device__ __forceinline__ void store_sums(const scanning &s, size_t i,
                                                   float base, four v) {
@@ -193,7 +193,7 @@ template <class Tile> static unsigned count_tiles(const scanning *s) {
 
 /* ---- three kernels ------------------------------------------------------- */
 
-/* The first kernel: store the sum of a tile per block. */
+/* The first kernel: each block stores the sum of one tile. */
 template <class Tile>
 static __device__ __forceinline__ void add_tile(float *sums, const scanning &s,
                                                 float sums_s[Tile::SHARED]) {
@@ -203,11 +203,11 @@ static __device__ __forceinline__ void add_tile(float *sums, const scanning &s,
     if (threadIdx.x == 0) sums[blockIdx.x] = total;
 }
 
-/* The second kernel, in scan.cu: replace each of `count` sums by the sum of all
- * earlier ones. Returns a weft_status. */
+/* The second kernel, in scan.cu: replace each of `count` sums with the sum of
+ * all earlier ones. Returns a weft_status. */
 int scan_sums(float *sums, unsigned count, cudaStream_t stream);
 
-/* The third kernel: scan a tile per block. */
+/* The third kernel: each block scans one tile. */
 template <class Tile>
 static __device__ __forceinline__ void
 scan_tile(const scanning &s, const float *earlier, float sums_s[Tile::SHARED]) {
@@ -240,7 +240,7 @@ struct room {
 };
 
 /* Scan a tile per block. The first warp calls Finder::find(), which publishes
- * what the tile adds, and returns to lane 0 the sum of all earlier tiles.
+ * the tile's sum, and returns to lane 0 the sum of all earlier tiles.
  * Chain: chain or tile_tree. */
 template <class Tile, class Finder, class Chain>
 static __device__ __forceinline__ void scan_once(const scanning &s,

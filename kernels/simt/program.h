@@ -1,7 +1,7 @@
 /* program.h -- the headers that nvcc implicitly includes in the .cu files of a
  * whole program.
  *
- * lib/weft/csource/preprocess.py includes it before the first line of
+ * lib/weft/csource/preprocess.py includes this header before the first line of
  * every source. A notebook's cell does not include it, since <math.h> alone
  * would double the time to compile a cell. */
 #ifndef SIMT_PROGRAM_H

@@ -87,14 +87,14 @@ struct simt_fault {
     int kind;           /* enum simt_fault_kind */
     int error;          /* the cudaError_t that the launch returned */
     uintptr_t address;  /* ADDRESS, STACK: the accessed address; else 0 */
-    int write;          /* 1: it was a store, 0: a load, -1: unknown */
+    int write;          /* 1: a store, 0: a load, -1: unknown */
     unsigned block[3];  /* blockIdx and threadIdx of the thread, x y z; */
     unsigned thread[3]; /* all ~0u if the fault is not that of one thread */
     char kernel[100];   /* the kernel's name */
     char text[256];     /* all of these in one line */
 };
 
-/* Return this thread's last failed launch; its kind is SIMT_FAULT_NONE if there
+/* Return this thread's last failed launch. Its kind is SIMT_FAULT_NONE if there
  * is none. The result is valid until this thread's next launch. */
 const struct simt_fault *simt_last_launch_fault(void);
 
@@ -110,9 +110,9 @@ const char *simt_last_fault(void);
  * next one. */
 void simt_set_timeout(int ms);
 
-/* Take over the limits of GPUs of a compute capability: 7.5, 8.0, 8.6, 8.9 or
- * 9.0, the default. They are the shared memory of a block and of a
- * multiprocessor, and the threads of a multiprocessor. Returns 0, or -1 for
+/* Adopt the limits of GPUs of a compute capability: 7.5, 8.0, 8.6, 8.9 or
+ * 9.0, the default. These are the shared memory of a block and of a
+ * multiprocessor, and the threads of a multiprocessor. Return 0, or -1 for
  * another capability. */
 int simt_set_capability(int major, int minor);
 
@@ -127,8 +127,8 @@ void simt_set_sticky(int sticky);
  * its end or after it was freed. */
 int simt_warnings(void);
 
-/* Report on stderr, from time to time, which kernel of a long program is
- * running, for users who watch it on a terminal. */
+/* Periodically report on stderr which kernel of a long program is running, for
+ * users who watch the program on a terminal. */
 void simt_show_life(void);
 
 /* Report the place where the host accesses invalid memory, before the signal

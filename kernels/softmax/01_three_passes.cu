@@ -1,13 +1,13 @@
 /* 01_three_passes.cu -- softmax, rung 1: the definition, one thread per row.
  *
- * Idea:       a row's maximum, then the sum of exp(x - maximum), then the
+ * Idea:       find a row's maximum, then the sum of exp(x - maximum), then the
  *             quotients. The maximum is subtracted since exp(89) is no float.
  *             The backward pass needs two passes: sum(dy * y), then dx.
  * Prediction: three reads and one write of each number. A warp's threads read
  *             numbers that are a row apart, so a load of 32 floats takes 32
  *             sectors of 32 bytes: eight times the bytes.
  * Limit:      the memory's bandwidth, of which an eighth is used. Rung 2 needs
- *             one pass less. */
+ *             one pass fewer. */
 #include "softmax.cuh"
 
 static __global__ void soften(float *y, const float *x, unsigned rows,

@@ -1,14 +1,14 @@
 /* 02_online.cu -- softmax, rung 2: maximum and sum in one pass.
  *
  * Before:     rung 1 reads a row for its maximum, then again for the sum.
- * Idea:       the sum belongs to the maximum so far. If a larger number comes,
- *             the sum is multiplied by exp(old maximum - new maximum)
+ * Idea:       the sum is relative to the maximum so far. When a larger number
+ *             arrives, the sum is multiplied by exp(old maximum - new maximum)
  *             (Milakov and Gimelshein, Online normalizer calculation for
  *             softmax, 2018).
  * Prediction: two reads instead of three: 3 / 4 of the bytes.
  * Error:      each new maximum rounds the sum once more.
- * Limit:      a thread still walks through a row alone. Rung 3 gives the row to
- *             a warp. */
+ * Limit:      a thread still walks through a row alone. Rung 3 assigns the row
+ *             to a warp. */
 #include "softmax.cuh"
 
 static __global__ void soften_online(float *y, const float *x, unsigned rows,

@@ -1,18 +1,18 @@
 /* 03_warp_a_row.cu -- softmax, rung 3: a warp per row, which stays in
  * registers.
  *
- * Before:     a warp of rung 2 reads 32 rows at once, a sector for each float.
+ * Before:     a warp of rung 2 reads 32 rows together, a sector per float.
  * Idea:       the lanes of a warp share a row, so they load neighbours. Up to
  *             1024 numbers stay in registers, 32 per lane. Shuffles find the
  *             maximum, then the sum. A longer row is read online, then again.
  * Prediction: up to 1024 columns, one read and one write: the floor.
  * Limit:      a warp has few loads in flight for a long row, and reads it
- *             twice. Rung 4 gives it to a block. */
+ *             twice. Rung 4 assigns it to a block. */
 #include "softmax.cuh"
 
 enum { MOST = 1024, PER_WARP = 4 * WARP };
 
-/* Soften rows of up to GROUPS * PER_WARP numbers. */
+/* Compute the softmax of rows of up to GROUPS * PER_WARP numbers. */
 template <bool WIDE, int GROUPS>
 static __global__ void __launch_bounds__(THREADS)
     soften_in_registers(float *y, const float *x, unsigned rows,

@@ -4,7 +4,7 @@
  * Idea:       256 threads share a row. Each keeps a maximum and a sum of its
  *             own numbers. Two such pairs merge into one, in any order: the
  *             larger maximum wins, and the other's sum shrinks. So a tree over
- *             the block merges all.
+ *             the block merges all pairs.
  * Prediction: two reads and one write for any length: 1.5 times the floor.
  *             The second read of a short row comes from a cache.
  * Limit:      that second read. Rung 5 avoids it. */

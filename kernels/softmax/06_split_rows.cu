@@ -1,6 +1,6 @@
 /* 06_split_rows.cu -- softmax, rung 6: several blocks share a row.
  *
- * Before:     rung 5 gives each row to a block, whose shared memory is too
+ * Before:     rung 5 assigns each row to a block, whose shared memory is too
  *             small for long rows. A single row uses one multiprocessor.
  * Idea:       each block keeps a part of the row in shared memory. It publishes
  *             the part's maximum and sum, and waits for those of the other

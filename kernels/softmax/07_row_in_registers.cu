@@ -1,7 +1,7 @@
 /* 07_row_in_registers.cu -- softmax, rung 7: the row stays in registers.
  *
  * Before:     with rows of 64 KB in shared memory, three blocks of rung 5 fit
- *             on a multiprocessor. Often all of them wait in a barrier.
+ *             on a multiprocessor. Often all of them wait at a barrier.
  * Idea:       the registers of a multiprocessor have 256 KB. A thread keeps up
  *             to 16 numbers, and a block has 128 to 1024 threads, just enough
  *             for its row. All loads of a row are in flight at the same time.

@@ -14,7 +14,7 @@ template <bool WIDE, class Holder> struct held {
 
     __device__ __forceinline__ held(unsigned count_) : count(count_) {}
 
-    /* Load the numbers, and return the largest of this thread. */
+    /* Load the numbers, and return this thread's maximum. */
     __device__ __forceinline__ float load(const float *x) {
         float most = -INFINITY;
 #pragma unroll
@@ -25,7 +25,7 @@ template <bool WIDE, class Holder> struct held {
             most = fmaxf(most, max_four(own[j]));
         return most;
     }
-    /* Replace the numbers by their exponentials, and return the sum. */
+    /* Replace the numbers with their exponentials, and return the sum. */
     __device__ __forceinline__ float shrink_all(float most) {
         float sum = 0.0f;
 #pragma unroll

@@ -1,7 +1,7 @@
 /* softmax.cu -- softmax of each row: its rungs, their launchers and the choice.
  *
- * A softmax reads every number once and writes one for it, so at best it is as
- * fast as a copy. Each rung has a file; each diff shows one idea. A row whose
+ * A softmax reads and writes every number once, so at best it is as fast as
+ * a copy. Each rung has a file; each diff shows one idea. A row whose
  * maximum is an infinity or NaN, and a row with a NaN, becomes NaN, as in
  * PyTorch. */
 #include "softmax.cuh"
@@ -50,9 +50,9 @@ enum {
  * keeps two arrays, its rows are half as long. */
 enum { IN_WARP = 1024, IN_BLOCK = 16384, IN_CLUSTER = 16 * IN_BLOCK };
 
-/* Return the rung for a shape of which a block keeps `arrays` arrays: registers
- * of a warp, of a block, then of a cluster. Several blocks without a cluster
- * share a longer row, or each of a few rows. */
+/* Return the rung for a shape if a block keeps `arrays` arrays: in registers of
+ * a warp, a block or a cluster. Several blocks without a cluster share a longer
+ * row, or each of a few rows. */
 static int choose(unsigned rows, unsigned cols, unsigned arrays) {
     if (cols <= IN_WARP) return WARP_A_ROW;
     if (are_few(rows, cols)) return SPLIT_ROWS;

@@ -1,6 +1,6 @@
 /* softmax.cuh -- the rungs of softmax, and the code that they share.
  *
- * Numbers behind the end of a row count as -infinity, whose exponential is
+ * Numbers past the end of a row count as -infinity, whose exponential is
  * 0. */
 #ifndef WEFT_SOFTMAX_CUH
 #define WEFT_SOFTMAX_CUH
@@ -60,7 +60,7 @@ static __device__ __forceinline__ float shrink(float x, float most) {
     return x == most ? 1.0f : expf(x - most);
 }
 
-/* Merge two pairs. merge(a, b) and merge(b, a) have the same bits, also where
+/* Merge two pairs. merge(a, b) and merge(b, a) have the same bits, even where
  * the compiler fuses the product and the addition: lanes merge each other's
  * pairs, and all of them need the same result. */
 static __device__ __forceinline__ pair merge(pair a, pair b) {
@@ -69,7 +69,7 @@ static __device__ __forceinline__ pair merge(pair a, pair b) {
     return {large.most, large.sum + small.sum * shrink(small.most, large.most)};
 }
 
-/* Return 1 / sum. It is NaN if the maximum is an infinity: such a row has no
+/* Return 1 / sum. It is NaN if the maximum is infinite: such a row has no
  * softmax. */
 static __device__ __forceinline__ float invert(pair row) {
     return 1.0f / (row.sum + (row.most - row.most));
@@ -89,7 +89,7 @@ static __device__ __forceinline__ float max_lanes(float value) {
     return value;
 }
 
-/* Return the merged pair of a block of THREADS threads to each of them. The
+/* Return to each thread the merged pair of its block of THREADS threads. The
  * order of the merges is always the same. */
 static __device__ __forceinline__ pair merge_threads(pair value,
                                                      pair pairs_s[WARPS]) {

@@ -2,13 +2,13 @@
  *
  * Idea:       two sorted halves, the second one read backwards, rise and then
  *             fall. Comparing and exchanging keys at half of the length, a
- *             quarter, ..., 1 puts them in order (Batcher, 1968). Which keys to
- *             compare does not depend on the keys, so every thread has a pair.
+ *             quarter, ..., 1 puts them in order (Batcher, 1968). The choice of
+ *             pairs does not depend on the keys, so every thread has a pair.
  *             A word holds a key's rank and index, so no two words are equal,
  *             and the sort is stable. Tiles of 512 words are sorted and merged
  *             in shared memory.
- * Prediction: for 2^k keys, k (k + 1) / 2 steps. Those at distances of 512 and
- *             more read and write 8 bytes for each key in global memory: 66 of
+ * Prediction: for 2^k keys, k (k + 1) / 2 steps. Those at distances of at least
+ *             512 read and write 8 bytes for each key in global memory: 66 of
  *             210 steps for 2^20 keys, and 11 more for the tiles.
  * Limit:      the number of steps grows with the length. Rung 2 compares no
  *             keys. */
@@ -29,8 +29,8 @@ static __device__ __forceinline__ void exchange(sort_word *words, size_t low,
     }
 }
 
-/* The first step of a merge: pair t of `length` / 2 pairs for each `length`
- * words. Word i of the first half meets word i from the end. */
+/* Do the first step of a merge for pair t; every `length` words have `length` /
+ * 2 pairs. Word i of the first half meets word i from the end. */
 static __device__ __forceinline__ void
 exchange_mirrored(sort_word *words, size_t t, size_t length, size_t count) {
     const size_t low = t / (length / 2) * length + t % (length / 2);
@@ -65,7 +65,7 @@ static __global__ void sort_tiles(sort_word *words, const unsigned *x,
         words[first + i] = words_s[i];
 }
 
-/* A merge's steps at the distances THREADS and below. */
+/* Do a merge's steps at distances of at most THREADS. */
 static __global__ void merge_tiles(sort_word *words, unsigned count) {
     __shared__ sort_word words_s[PAIR_TILE];
     const size_t first = (size_t)blockIdx.x * PAIR_TILE;
@@ -111,7 +111,7 @@ int sort_bitonic(const struct sorting *s) {
                                                  s->order);
     WEFT_LAUNCHED(sort_tiles);
     for (size_t length = 2 * PAIR_TILE; length / 2 < s->count; length *= 2) {
-        const unsigned blocks = // a thread for each pair
+        const unsigned blocks = // one thread per pair
             (unsigned)(CEIL_DIV(s->count, length) * (length / PAIR_TILE));
         merge_mirrored<<<blocks, THREADS, 0, s->stream>>>(words, length,
                                                           s->count);

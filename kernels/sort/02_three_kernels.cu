@@ -2,7 +2,7 @@
  *
  * Before:     rung 1 compares each key with another one in each of its steps:
  *             210 times for 2^20 keys.
- * Idea:       keys are ordered by 4 bits at a time, the least ones first. A
+ * Idea:       keys are ordered by 4 bits at a time, starting with the lowest. A
  *             kernel counts each tile's keys for each of the 16 digits. A
  *             second one adds up the counts of all smaller digits and earlier
  *             tiles. A third one reads the keys again and writes each to its
@@ -17,8 +17,8 @@
 
 enum { NIBBLE = 4, DIGITS = 1 << NIBBLE, OWN = 8, PART = OWN * THREADS };
 
-/* The keys of a tile, and a counter per digit and thread, of the thread's own
- * OWN neighbours. */
+/* The keys of a tile, and a counter per digit and thread, which counts the
+ * thread's OWN neighbours. */
 struct counters {
     unsigned keys[PART], at[DIGITS][THREADS];
 
@@ -46,7 +46,7 @@ struct counters {
 static __global__ void count_nibbles(unsigned *counts, sort_pass p) {
     __shared__ counters c_s;
     c_s.count(p);
-    // A warp adds the counters of a digit.
+    // One warp adds the counters of a digit.
     const unsigned lane = threadIdx.x % WARP;
     for (int d = threadIdx.x / WARP; d < DIGITS; d += WARPS) {
         unsigned sum = 0;

@@ -2,13 +2,13 @@
  *
  * Before:     lanes of rung 2 write to places far apart, and eight passes read
  *             and write all keys.
- * Idea:       digits of 8 bits, so four passes. A warp finds the lanes that
- *             have equal digits by eight ballots (tile.cuh). The block
+ * Idea:       digits have 8 bits, so four passes suffice. Eight ballots find
+ *             the lanes of a warp that have equal digits (tile.cuh). The block
  *             orders its tile in shared memory. Then keys of one digit are
  *             neighbours there and in the output.
  * Prediction: half of the passes, and at most five sectors for 32 neighbours. A
  *             pass still reads the keys twice: at least 48 bytes for each key.
- * Limit:      the second reading. Rung 4 counts all digits in one reading. */
+ * Limit:      the second read. Rung 4 counts all digits in one read. */
 #include "tile.cuh"
 
 template <bool FLOAT>

@@ -1,24 +1,24 @@
 /* 04_onesweep.cu -- sort, rung 4: count all digits once, then read once a pass.
  *
  * Before:     each pass of rung 3 reads the keys twice: to count, and to write.
- * Idea:       how many keys have a digit does not depend on their order, so one
- *             kernel counts all four digits. In a pass, a tile publishes its
- *             counts of the 256 digits, and thread d adds the counts of digit d
- *             of the tiles before it, until it finds a tile that has published
- *             the sum of all (Adinets and Merrill, 2022).
+ * Idea:       the number of keys with a digit does not depend on their order,
+ *             so one kernel counts all four digits. In a pass, a tile publishes
+ *             its counts of the 256 digits. Thread d adds the earlier tiles'
+ *             counts of digit d, until it finds a tile that has published the
+ *             sum of all (Adinets and Merrill, 2022).
  * Prediction: 4 bytes for each key to count, and four times 4 read and 4
  *             written: 36. A run of keys with one digit begins and ends within
  *             a sector, which another request also writes: with 32 keys in a
  *             run, about a fifth more bytes are counted. The L2 cache joins
  *             these writes before they reach the memory.
- * Limit:      36 bytes for each key, and what a tile publishes: 2 KiB for 64
- *             that it moves. On an H200, the work on a tile binds: to count the
- *             digits, to find the peers, and to order the keys. */
+ * Limit:      36 bytes for each key, and the counts of a tile: 2 KiB for 64
+ *             that it moves. On an H200, the work on a tile is the limit:
+ *             counting the digits, finding the peers, and ordering the keys. */
 #include "tile.cuh"
 
-/* What a tile has published about a digit, in 32 bits: with 64, as in
- * common/look_back.cuh, the states would be twice the traffic. 0: nothing. From
- * 1 on: its own count + 1. With the highest bit: the digit's place after the
+/* The state that a tile has published for a digit, in 32 bits: 64 bits, as in
+ * common/look_back.cuh, would cost twice the traffic. 0: no state yet. 1 or
+ * more: its own count + 1. With the highest bit: the digit's place after the
  * tile, which includes the keys with smaller digits. */
 enum : unsigned { PLACE = 0x80000000u };
 
@@ -41,7 +41,7 @@ struct digit_states {
     __device__ __forceinline__ unsigned look_back(unsigned tile,
                                                   unsigned digit) const {
         for (unsigned sum = 0;;) {
-            unsigned found[AT_ONCE]; // of the tiles before `tile`
+            unsigned found[AT_ONCE]; // words of the tiles before `tile`
 #pragma unroll
             for (unsigned k = 0; k < AT_ONCE; k++)
                 found[k] = k < tile ? read(tile - 1 - k, digit) : PLACE;
@@ -93,7 +93,7 @@ static __global__ void count_digits(unsigned *counts, sort_pass p) {
 }
 
 /* Return, to thread d, the place of the tile's first key with digit d, and
- * publish the place after its last one. counts (RADIX): of all keys. */
+ * publish the place after its last one. counts (RADIX): those of all keys. */
 static __device__ __forceinline__ unsigned
 find_place(const digit_states &states, const unsigned *counts, unsigned tile,
            unsigned total, tile_room *r_s) {
@@ -105,8 +105,8 @@ find_place(const digit_states &states, const unsigned *counts, unsigned tile,
     return place;
 }
 
-/* A tile publishes its counts before it finds the places of its keys, so that
- * later tiles wait less. */
+/* Order the tiles by a digit. A tile publishes its counts before it finds the
+ * places of its keys, so that later tiles wait less. */
 template <bool FLOAT>
 static __global__ void __launch_bounds__(THREADS, RESIDENT)
     sweep(sort_pass p, digit_states states, const unsigned *counts) {
@@ -129,7 +129,7 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT)
 
 template <bool FLOAT> static int sweep_passes(const struct sorting *s) {
     const unsigned tiles = count_tiles(s->count);
-    const size_t states = (size_t)tiles * RADIX; // of a pass
+    const size_t states = (size_t)tiles * RADIX; // states of a pass
     const size_t words = PASSES * (RADIX + states) + PASSES;
     sort_memory m(s);
     WEFT_TRY(m.claim(s, words));

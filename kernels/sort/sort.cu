@@ -1,8 +1,8 @@
-/* sort.cu -- keys of 32 bits in order: rungs and their launcher.
+/* sort.cu -- a sort of 32-bit keys: rungs and their launcher.
  *
- * A comparison can at best halve the orders that are left; a digit of 8 bits
- * leaves one of 256 places. So the best rung makes four passes, and reads the
- * keys once more to count: it moves at least 36 bytes for each key. */
+ * A comparison can at best halve the number of possible orders; a digit of 8
+ * bits selects one of 256 places. So the best rung makes four passes, and reads
+ * the keys once more to count: it moves at least 36 bytes for each key. */
 #include "sort.cuh"
 
 #include "reference/reference.h"
@@ -22,8 +22,8 @@ WEFT_RUNGS({"sort", "reference", "plain C, digits of 8 bits, buffered writes",
 
 enum { REFERENCE, BITONIC, THREE_KERNELS, MULTISPLIT, ONESWEEP };
 
-/* A block per digit: replace the counts of its tiles by the sums of the earlier
- * ones, and store the sum of all in totals[digit]. */
+/* With a block per digit, replace the counts of its tiles with the sums of the
+ * earlier ones, and store the sum of all in totals[digit]. */
 static __global__ void add_tiles(unsigned *counts, unsigned *totals,
                                  unsigned tiles) {
     __shared__ unsigned sums_s[WARPS];
@@ -42,7 +42,7 @@ static __global__ void add_tiles(unsigned *counts, unsigned *totals,
     if (threadIdx.x == 0) totals[blockIdx.x] = before;
 }
 
-/* A block per digit: add the totals of all smaller digits to its counts. */
+/* With a block per digit, add the totals of all smaller digits to counts. */
 static __global__ void add_digits(unsigned *counts, const unsigned *totals,
                                   unsigned tiles) {
     __shared__ unsigned sums_s[WARPS];

@@ -38,8 +38,8 @@ struct sort_pass {
     unsigned count, shift;       // shift: the position of the digit's last bit
     struct sort_order order;
 
-    /* Return the rank of a key. If the compiler did not know whether keys are
-     * floats, each rank would take eight more instructions. */
+    /* Return the rank of a key. FLOAT is a constant because each rank would
+     * otherwise take eight more instructions. */
     template <bool FLOAT>
     __device__ __forceinline__ unsigned rank(unsigned key) const {
         return (FLOAT ? rank_float(key) : key) ^ order.flips;
@@ -60,7 +60,7 @@ static inline size_t align_words(size_t words) {
 }
 
 /* The memory of a sort: the keys and values between two passes, and `words`
- * words for the rung, which begin at rest. */
+ * words for the rung, which begin at `rest`. */
 struct sort_memory {
     scratch memory;
     unsigned *keys, *values, *rest;
@@ -104,8 +104,8 @@ add_earlier_threads(unsigned own, unsigned sums_s[WARPS]) {
     return add_earlier_warps(sum, sums_s, &all) + (upto - own);
 }
 
-/* The second kernel of the rungs 2 and 3, in sort.cu. Replace each tile's count
- * of each digit by the count of all smaller digits and of all earlier tiles:
+/* The second kernel of rungs 2 and 3, in sort.cu. Replace each tile's count of
+ * each digit with the count of all smaller digits and of all earlier tiles:
  * the place of the tile's first key with that digit. counts (digits, tiles);
  * totals (digits) is memory for the kernel. Returns a weft_status. */
 int scan_counts(unsigned *counts, unsigned *totals, unsigned digits,

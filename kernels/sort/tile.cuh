@@ -1,4 +1,4 @@
-/* tile.cuh -- how a block orders a tile by one digit: the rungs 3 and 4.
+/* tile.cuh -- ordering a tile by one digit within a block, for rungs 3 and 4.
  *
  * A warp handles ITEMS rows of 32 neighbouring keys. First, each warp counts
  * its digits in shared memory. Sums over the warps and over the digits turn the
@@ -14,15 +14,15 @@
 #include "sort.cuh"
 
 enum { BITS = 8, RADIX = 1 << BITS, PASSES = 32 / BITS };
-enum { ITEMS = 32, TILE = ITEMS * THREADS }; // ITEMS: keys of a thread
-enum { RESIDENT = 2 }; // blocks of a multiprocessor, for enough registers
+enum { ITEMS = 32, TILE = ITEMS * THREADS }; // ITEMS: keys per thread
+enum { RESIDENT = 2 }; // blocks per multiprocessor; more would lack registers
 static_assert((int)RADIX == (int)THREADS, "a thread per digit");
 
 /* The shared memory of a block that orders a tile. */
 struct tile_room {
     unsigned words[TILE];          // the tile's keys, later its values
     unsigned counts[WARPS][RADIX]; // of the warps' digits, later their places
-    unsigned places[RADIX]; // of a digit: distance from the tile to the output
+    unsigned places[RADIX]; // per digit: distance from the tile to the output
     unsigned sums[WARPS], tile;
 };
 
@@ -32,8 +32,8 @@ static inline unsigned count_tiles(unsigned count) {
 }
 
 /* Return the lanes of the warp whose digits equal that of the calling lane. A
- * ballot for each bit is faster than __match_any_sync(): with it, a pass over
- * 2^28 keys took 1605 in place of 2515 us on an H200. */
+ * ballot for each bit is faster than __match_any_sync(): on an H200, a pass
+ * over 2^28 keys took 1605 us instead of 2515. */
 static __device__ __forceinline__ unsigned find_peers(unsigned digit) {
     unsigned peers = 0xffffffff;
 #pragma unroll

@@ -6,8 +6,8 @@
  *             step; all steps within a tile happen in shared memory.
  * Prediction: a row of n = 2^p numbers needs p (p + 1) / 2 steps. For n = 2^20,
  *             those outside of tiles move 45 times 16 bytes per number.
- * Limit:      the order of all the others, which nobody needs. Rung 2 keeps
- *             only the k best so far. */
+ * Limit:      it also orders all other numbers, which nobody needs. Rung 2
+ *             keeps only the k best so far. */
 #include "topk.cuh"
 
 enum { TILE = 2048 };                     // entries: 16 KiB
@@ -23,8 +23,8 @@ static __global__ void make_entries(entry *entries, const float *x, size_t rows,
                      : NOTHING;
 }
 
-/* Sort tiles in shared memory: the steps of all sizes from `least` to `most`
- * with a stride below a tile's length. A block handles a tile. */
+/* Sort tiles in shared memory: do the steps of all sizes from `least` to `most`
+ * whose stride is below a tile's length. A block handles a tile. */
 static __global__ void sort_tiles(entry *entries, unsigned tile, size_t padded,
                                   size_t least, size_t most) {
     __shared__ entry entries_s[TILE];
@@ -42,7 +42,7 @@ static __global__ void sort_tiles(entry *entries, unsigned tile, size_t padded,
         entries[start + i] = entries_s[i];
 }
 
-/* One step with a stride of at least a tile; a thread per pair. */
+/* Do one step with a stride of at least a tile; one thread per pair. */
 static __global__ void exchange_far(entry *entries, size_t count, size_t padded,
                                     size_t size, size_t stride) {
     const size_t pair = (size_t)blockIdx.x * THREADS + threadIdx.x;

@@ -3,7 +3,7 @@
  * Before:     rung 1 moves every number many times.
  * Idea:       a warp reads a row once. Its registers contain the best entries
  *             so far, in order. A number is a candidate only if it exceeds the
- *             k-th of them; the lanes vote by a ballot. The place of a
+ *             k-th of them; the lanes vote in a ballot. The place of a
  * candidate is the number of better ones, and all worse ones move by one lane.
  * Prediction: each number is read once. Of n numbers in random order, about
  *             k (1 + ln(n / k)) are candidates. In ascending order, all are.
@@ -24,7 +24,7 @@ template <int KEPT> struct heap {
         entry e = NOTHING;
 #pragma unroll
         for (unsigned j = 0; j < KEPT;
-             j++) // no index, so all stay in registers
+             j++) // without an index, all stay in registers
             e |= place / WARP == j ? best[j] : NOTHING;
         return __shfl_sync(0xffffffff, e, (int)(place % WARP));
     }
@@ -36,7 +36,7 @@ template <int KEPT> struct heap {
 #pragma unroll
         for (int j = 0; j < KEPT; j++)
             better += __popc(__ballot_sync(0xffffffff, best[j] > e));
-        entry before = NOTHING; // the last entry of the row of lanes before
+        entry before = NOTHING; // the last entry of the previous row of lanes
 #pragma unroll
         for (unsigned j = 0; j < KEPT; j++) {
             const entry last = __shfl_sync(0xffffffff, best[j], WARP - 1);
@@ -54,7 +54,7 @@ template <int KEPT>
 static __global__ void __launch_bounds__(THREADS)
     keep_best(struct selection s) {
     const size_t row = (size_t)blockIdx.x * WARPS + threadIdx.x / WARP;
-    if (row >= s.rows) return; // the whole warp
+    if (row >= s.rows) return; // the whole warp returns
     const unsigned lane = threadIdx.x % WARP;
     const float *x = s.x + row * s.columns;
     heap<KEPT> h;

@@ -6,10 +6,10 @@
  *             k. The next pass counts the second digit of that bin only, and so
  *             on (select.cuh). Equal numbers are separated by the digits of
  *             their columns, so the lowest columns win.
- * Prediction: 4 digits of a float, and at most 4 of its column, are as many
- *             readings of x; another one collects the result. No order of x
+ * Prediction: 4 digits of a float, and at most 4 of its column, take one read
+ *             of x each; another read collects the result. No order of x
  *             makes it slower, and any k is possible.
- * Limit:      the readings. Few numbers matter after the first digit, but each
+ * Limit:      the reads. Few numbers matter after the first digit, but each
  *             pass reads all. Rung 4 copies those that matter. */
 #include "select.cuh"
 
@@ -33,7 +33,7 @@ choose_digit(struct search *at, unsigned shift, unsigned sums_s[WARPS]) {
     unsigned all;
     const unsigned above = add_earlier_warps(warp, sums_s, &all) + upto - own;
     const unsigned wanted = at->wanted;
-    __syncthreads(); // all threads have read it
+    __syncthreads(); // all threads have read the sums
     if (above < wanted && wanted <= above + own) {
         at->floor |= (entry)digit << shift;
         at->wanted = wanted - above;
@@ -50,7 +50,7 @@ static __global__ void __launch_bounds__(THREADS)
     static_assert((int)DIGITS == (int)THREADS, "a thread per digit");
     __shared__ unsigned counts_s[DIGITS], sums_s[WARPS], last_s;
     struct search *at = &searches[l.find_row()];
-    if (at->state != SEARCHING) return; // the whole block
+    if (at->state != SEARCHING) return; // the whole block returns
     const entry floor = at->floor;
     const unsigned keep = shift + DIGIT_BITS;
     const source from = choose_source(s, *at, l.find_row(), candidates);
@@ -77,7 +77,7 @@ static __global__ void collect(struct selection s, layout l,
                                entry *found, size_t padded) {
     const size_t row = l.find_row();
     struct search *at = &searches[row];
-    if (at->state == WRITTEN) return; // the whole block
+    if (at->state == WRITTEN) return; // the whole block returns
     const entry floor = at->floor;
     found += row * padded;
     visit(choose_source(s, *at, row, candidates), l, [&](entry e) {

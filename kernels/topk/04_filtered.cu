@@ -4,22 +4,22 @@
  * Idea:       read a sample first, spread over the row, in groups of sectors.
  *             The k-th largest of the groups' maxima is a floor: k numbers
  *             reach it, so no number below it is in the result. One pass copies
- *             the numbers from the floor on to a buffer. A block selects among
- *             them; if they are too many, rung 3 does.
- * Prediction: one reading of x, and a few percent for sample and buffer: one
- *             number of f in the sample leaves about k f candidates. In sorted
+ *             the numbers that reach the floor to a buffer. A block selects
+ *             among them or, if they are too many, rung 3 does.
+ * Prediction: one read of x, and a few percent for sample and buffer: sampling
+ *             one number of f leaves about k f candidates. In sorted
  *             rows the candidates of a few sectors join them.
- * Limit:      more candidates than the buffer has room for, a 32nd of the row:
- *             then rung 3 selects in the row itself, so the result is late, but
- *             right. Short rows need kernels of their own: rung 5. */
+ * Limit:      more candidates than fit in the buffer, a 32nd of the row: then
+ *             rung 3 selects in the row itself, so the result is late, but
+ *             correct. Short rows need separate kernels: rung 5. */
 #include "select.cuh"
 
 enum {
-    SECTOR = 8,           // floats of 32 bytes, which memory moves at least
-    CANDIDATES = 1 << 15, // at most about so many for random numbers
-    STEP = 4 * WARP,      // numbers that a warp reads at once
-    AHEAD = 4,            // steps whose numbers a warp loads at once
-    LEAST_ROOM = 1024     // entries of the buffer, at least
+    SECTOR = 8,           // floats in 32 bytes, the least that memory moves
+    CANDIDATES = 1 << 15, // approximate maximum for random numbers
+    STEP = 4 * WARP,      // numbers that a warp reads at a time
+    AHEAD = 4,            // steps whose loads a warp has in flight
+    LEAST_ROOM = 1024     // minimum entries of the buffer
 };
 
 /* The sample of a row: `groups` groups of `sectors` sectors of x. Neighbours in
@@ -29,7 +29,7 @@ struct sample {
     size_t stride;
 };
 
-/* Return the sample of a row. If a number of f is in the sample, that costs
+/* Return the sample of a row. If one of f numbers is in the sample, that costs
  * 4 n / f bytes for the sample, and about 30 k f bytes for the candidates. */
 static struct sample plan_sample(size_t columns, size_t k) {
     size_t f = 1;
@@ -59,7 +59,7 @@ static __global__ void find_maxima(entry *maxima, struct selection s,
     if (i % SECTOR == 0) maxima[i / SECTOR] = most;
 }
 
-/* Find each row's floor, the k-th largest of its maxima. A block per row. */
+/* Find each row's floor, the k-th largest of its maxima. Each has a block. */
 static __global__ void __launch_bounds__(THREADS)
     find_floors(struct search *searches, const entry *maxima, unsigned groups,
                 unsigned k, unsigned room) {
@@ -78,9 +78,9 @@ struct collector {
     entry *own_s;   // (2 STEP)
     unsigned count; // the same in all lanes
 
-    /* Add the lanes' numbers from the floor on; least is the floor's number. A
-     * lane has four of them from column `first` on. Return whether the next
-     * call may lack room. */
+    /* Add those of the lanes' numbers that reach the floor; least is the
+     * floor's number. A lane has four of them, starting at column `first`.
+     * Return whether the next call may lack room. */
     __device__ __forceinline__ bool add(four v, size_t first, size_t columns,
                                         entry floor, float least) {
         entry e[4] = {NOTHING, NOTHING, NOTHING, NOTHING};
@@ -101,8 +101,8 @@ struct collector {
         }
         return count > STEP;
     }
-    /* Copy all entries to the row's candidates from `first` on, as far as there
-     * is room. */
+    /* Copy all entries to the row's candidates, starting at `first`, as far as
+     * they fit. */
     __device__ __forceinline__ void copy(entry *candidates, unsigned first,
                                          unsigned room) {
         __syncwarp(); // the entries are stored
@@ -137,7 +137,7 @@ static __global__ void __launch_bounds__(THREADS)
     collector c = {entries_s[threadIdx.x / WARP], 0};
     const size_t stride = (size_t)l.parts * THREADS * 4;
     size_t i = ((size_t)l.find_part() * THREADS + threadIdx.x) * 4;
-    // All lanes of a warp go on while one has numbers, since they vote.
+    // All lanes of a warp continue while one has numbers, since they vote.
     for (; i / STEP * STEP < s.columns; i += AHEAD * stride) {
         four v[AHEAD];
 #pragma unroll
@@ -157,9 +157,9 @@ static __global__ void __launch_bounds__(THREADS)
     c.copy(candidates, first_s + earlier, at->room);
 }
 
-/* Write the result of each row of which few enough candidates are left to sort
- * them in shared memory; the passes of rung 3 have nothing to do there. A block
- * of MANY threads per row. */
+/* Write the result of each row whose candidates are few enough to be sorted in
+ * shared memory; the passes of rung 3 then skip the row. A block of MANY
+ * threads handles one row. */
 static __global__ void __launch_bounds__(MANY)
     settle_rows(struct selection s, struct search *searches,
                 const entry *candidates) {
@@ -174,7 +174,7 @@ static __global__ void __launch_bounds__(MANY)
         for (unsigned i = threadIdx.x; i < s.k; i += MANY)
             write_result(s, blockIdx.x, i, kept_s[i]);
     if (threadIdx.x) return;
-    at->floor = 0; // as rung 3 begins
+    at->floor = 0; // as at the start of rung 3
     if (done) at->state = WRITTEN;
 }
 

@@ -3,23 +3,23 @@
  * Before:     rung 4 needs a dozen kernels, and writes candidates to memory.
  * Idea:       a warp or a block copies a row to shared memory, and each thread
  *             notes the largest of its numbers. The k-th largest of these is a
- *             floor, as in rung 4: only the k threads that reach it look at
- *             their numbers again. They leave few candidates, which are sorted.
+ *             floor, as in rung 4: only the k threads that reach it read their
+ *             numbers again. They leave few candidates, which are sorted.
  *             Several blocks take parts of a longer row, and another one merges
  *             the parts' k best.
- * Prediction: one reading of x and, for a longer row, 16 k bytes per part. At
+ * Prediction: one read of x and, for a longer row, 16 k bytes per part. At
  *             most k threads have candidates, so their number is bounded for
  *             every order of x.
- * Limit:      the merge. If the parts have more than 8192 entries for it, or if
- *             shared memory has no room for all that may be candidates, the row
- *             uses rung 4, or rung 3 if k is a large part of it. */
+ * Limit:      the merge. If the parts have more than 8192 entries, or shared
+ *             memory is too small for all possible candidates, the row uses
+ *             rung 4. If k is a large part of the row, it uses rung 3. */
 #include "select.cuh"
 
 enum {
-    SHORT = 4096,  // numbers of a warp's longest row
+    SHORT = 4096,  // length of the longest row that a warp handles
     PART = 8192,   // numbers that a block keeps: 32 KiB
     MERGED = 8192, // entries of all parts of a row
-    AHEAD = 8      // groups that a thread loads at once
+    AHEAD = 8      // groups that a thread has in flight
 };
 
 /* The shared memory of a row: its numbers, then room for entries. */
@@ -64,7 +64,7 @@ static __device__ __forceinline__ entry keep_row(float *row_s, const float *x,
     return most;
 }
 
-/* Append the thread's entries from the floor on to kept_s. */
+/* Append the thread's entries that reach the floor to kept_s. */
 template <bool WIDE>
 static __device__ __forceinline__ void
 keep_candidates(entry *kept_s, unsigned *count_s, const float *row_s,
@@ -89,8 +89,8 @@ struct division {
     entry *best;
 };
 
-/* WIDTH threads, a warp or a block, handle a part of a row. Its entries have
- * columns from the part's beginning on. */
+/* Select with WIDTH threads, a warp or a block, per part of a row. Columns in
+ * entries count from the part's beginning. */
 template <unsigned WIDTH, bool WIDE>
 static __global__ void __launch_bounds__(THREADS)
     select_in_shared(struct selection s, struct division d, struct room r) {
@@ -99,7 +99,7 @@ static __global__ void __launch_bounds__(THREADS)
     const unsigned place = threadIdx.x / WIDTH; // of the part in the block
     const size_t part = (size_t)blockIdx.x * (blockDim.x / WIDTH) + place;
     const size_t row = part / d.parts;
-    if (row >= s.rows) return; // all WIDTH threads
+    if (row >= s.rows) return; // all WIDTH threads return
     const size_t first = part % d.parts * d.length;
     const unsigned columns = (unsigned)min((size_t)d.length, s.columns - first);
     const unsigned k = (unsigned)s.k;
@@ -160,7 +160,7 @@ static int select_parts(const struct selection &s, struct division d,
                 : launch_select<THREADS, false>(s, d, r);
 }
 
-/* Write the k best of a row's `count` entries. A block per row. */
+/* Write the k best of a row's `count` entries, with a block per row. */
 static __global__ void __launch_bounds__(MANY)
     merge_parts(struct selection s, const entry *best, unsigned count) {
     __shared__ entry kept_s[SORTED];

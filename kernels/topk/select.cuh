@@ -10,24 +10,24 @@
 
 enum { DIGITS = 256, DIGIT_BITS = 8, GROUP_ROWS = 1024 };
 
-/* SETTLED: all entries from the floor on are wanted, and no others. WRITTEN:
+/* SETTLED: exactly the entries that reach the floor are wanted. WRITTEN:
  * the row has its result. */
 enum search_state { SEARCHING, SETTLED, WRITTEN };
 
-/* What is known about a row's k-th largest entry. */
+/* The information so far about a row's k-th largest entry. */
 struct search {
     entry floor;        // its digits so far; the others are 0
-    unsigned wanted;    // how many entries with these digits are wanted
+    unsigned wanted;    // number of entries with these digits in the result
     unsigned state;     // enum search_state
     unsigned arrived;   // blocks that have counted in this pass
     unsigned collected; // entries of the result that have been found
-    // Where the k-th largest entry is: among candidates in memory, if there are
-    // at most as many as have room, or in the whole row.
+    // The k-th largest entry is among the candidates in memory, if these are at
+    // most `room`; otherwise it may be anywhere in the row.
     unsigned candidates, room;
     unsigned counts[DIGITS];
 };
 
-/* The numbers of a row among which a search looks, as one of its blocks sees
+/* The numbers of a row that are searched, as one of the row's blocks reads
  * them: x, or the candidates that a filter has found in it. */
 struct source {
     const float *x;
@@ -36,7 +36,7 @@ struct source {
     bool aligned; // x begins at a multiple of 16 bytes
 };
 
-/* The blocks of a launch: `parts` share each row. */
+/* The blocks of a launch, of which `parts` share each row. */
 struct layout {
     size_t rows;
     unsigned parts;
@@ -50,8 +50,8 @@ struct layout {
     }
 };
 
-/* Return a layout with at least `each` blocks for a multiprocessor, as far as a
- * block has some thousand numbers. */
+/* Return a layout with at least `each` blocks per multiprocessor, unless a
+ * block would have fewer than some thousand numbers. */
 static inline layout lay_out(size_t rows, size_t columns, size_t each) {
 #ifdef __CUDACC__
     const size_t all = (size_t)device_has(cudaDevAttrMultiProcessorCount);
@@ -63,8 +63,8 @@ static inline layout lay_out(size_t rows, size_t columns, size_t each) {
     return {rows, (unsigned)(wanted < most ? wanted : most)};
 }
 
-/* Load four numbers of x from a multiple of four on; numbers past its end are
- * NaN, and the caller must skip them. */
+/* Load four numbers of x, starting at a multiple of four. Numbers past its end
+ * are NaN, and the caller must skip them. */
 static __device__ __forceinline__ four load_four(const source &from, size_t i) {
     four v = {NAN, NAN, NAN, NAN};
     if (from.aligned && i + 4 <= from.count) {
@@ -99,7 +99,7 @@ static __device__ __forceinline__ void visit(const source &from,
 /* ---- entries that one block selects from --------------------------------- */
 
 enum {
-    MANY = 1024,  // threads of a block that is alone with a row
+    MANY = 1024,  // threads of a block that handles a row alone
     SORTED = 4096 // entries that it sorts in shared memory: 32 KiB
 };
 
@@ -156,9 +156,9 @@ static __device__ __forceinline__ bool sort_best(entry kept_s[SORTED],
 
 /* ---- radix select -------------------------------------------------------- */
 
-/* Select the k largest entries of each row, and write them in order. Among
- * candidates (rows,room) it reads only those, where they are few enough.
- * candidates: NULL without a filter. Returns a weft_status. */
+/* Select the k largest entries of each row, and write them in order. Where
+ * candidates (rows,room) are few enough, it reads only those. candidates: NULL
+ * without a filter. Returns a weft_status. */
 int select_rows(const struct selection &s, struct search *searches,
                 const entry *candidates);
 

@@ -1,7 +1,7 @@
 /* topk.cu -- the k largest numbers of each row: rungs and their launcher.
  *
  * A selection reads every number once and writes k values and indices per row.
- * To sort a row is one way to select; the rungs find ways to touch most numbers
+ * Sorting a row is one way to select; the rungs find ways to read most numbers
  * only once. */
 #include "topk.cuh"
 
@@ -24,7 +24,7 @@ WEFT_RUNGS({"topk", "reference", "plain C, vectors against a threshold", "fp32",
 enum { REFERENCE, SORT, HEAP_A_WARP, RADIX_SELECT, FILTERED, BATCHED };
 
 /* An entry has 32 bits for the column, and counts of a row must not overflow.
- * A grid has at most 2^31 - 1 blocks, and a block per row. */
+ * A grid has at most 2^31 - 1 blocks, one per row. */
 static const size_t MOST_COLUMNS = 4294967295, MOST_ROWS = 2147483647;
 
 int weft_topk(int rung, float *values, int64_t *indices, const float *x,

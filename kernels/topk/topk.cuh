@@ -3,8 +3,8 @@
  * A rung compares entries, which are integers of 64 bits: the upper half is a
  * number as a key, and the lower half is its column, inverted. All entries of a
  * row differ. The larger one of two is the larger number or, for equal numbers,
- * the one with the lower column. So the k largest entries are one set in one
- * order, in whatever order threads find them. */
+ * the one with the lower column. So the k largest entries form one set in one
+ * order, whatever the order in which threads find them. */
 #ifndef WEFT_TOPK_CUH
 #define WEFT_TOPK_CUH
 #include "common/internal.cuh"
@@ -86,7 +86,7 @@ static __device__ __forceinline__ void exchange_pairs(entry *entries, T first,
                                                       T count, T size, T stride,
                                                       T own, T width) {
     for (T i = own; i < count / 2; i += width) {
-        const T lower = 2 * i - (i & (stride - 1)); // of pair i
+        const T lower = 2 * i - (i & (stride - 1)); // lower member of pair i
         const entry a = entries[lower], b = entries[lower + stride];
         const bool falls = ((first + lower) & size) == 0;
         if ((a < b) != falls) continue;
@@ -96,7 +96,7 @@ static __device__ __forceinline__ void exchange_pairs(entry *entries, T first,
 }
 
 /* Sort `count` entries in shared memory, a power of 2, the largest first. WIDTH
- * threads call this; all entries are stored when they do. */
+ * threads call this, after all entries are stored. */
 template <unsigned WIDTH>
 static __device__ __forceinline__ void
 sort_shared(entry *entries_s, unsigned count, unsigned own) {
@@ -107,7 +107,7 @@ sort_shared(entry *entries_s, unsigned count, unsigned own) {
         }
 }
 
-/* Return the least power of 2 that is not below `count`. */
+/* Return the smallest power of 2 that is at least `count`. */
 static __host__ __device__ __forceinline__ size_t round_up(size_t count) {
     size_t power = 1;
     while (power < count) power *= 2;
@@ -115,7 +115,7 @@ static __host__ __device__ __forceinline__ size_t round_up(size_t count) {
 }
 
 /* Sort each row of entries (rows,padded), the largest first, and write the
- * first k. A row of NOTHING has its result already. padded: a power of 2.
+ * first k. A row of NOTHING already has its result. padded: a power of 2.
  * Returns a weft_status. */
 int sort_and_write(const struct selection &s, entry *entries, size_t padded);
 

@@ -1,7 +1,7 @@
 /* 01_naive.cu -- transpose, rung 1: a thread moves a number.
  *
  * Idea:       a warp reads along a row of x and writes down a column of y.
- * Prediction: a request to read takes 4 sectors, and a request to write 32, one
+ * Prediction: a read request takes 4 sectors, and a write request takes 32, one
  *             for each number: 4.5 times the bytes needed.
  * Limit:      the sectors of the writes. No numbering of the threads is good
  *             for both sides. Rung 2 takes a detour.

@@ -10,7 +10,7 @@
  * Lesson:     notebooks/07a_memory.ipynb, "Transpose" */
 #include "transpose.cuh"
 
-/* Like transpose_tiled(), but an unused column shifts each row by one bank. */
+/* Do what transpose_tiled() does, with an unused column to shift the rows. */
 static __global__ void transpose_padded(float *y, const float *x, unsigned rows,
                                         unsigned cols) {
     __shared__ float tile[32][33];
@@ -18,7 +18,7 @@ static __global__ void transpose_padded(float *y, const float *x, unsigned rows,
     unsigned row = blockIdx.y * 32 + ty, col = blockIdx.x * 32 + tx;
     if (row < rows && col < cols) tile[ty][tx] = x[(size_t)row * cols + col];
     __syncthreads();
-    row = blockIdx.x * 32 + ty, col = blockIdx.y * 32 + tx; // now of y
+    row = blockIdx.x * 32 + ty, col = blockIdx.y * 32 + tx; // row of y
     if (row < cols && col < rows) y[(size_t)row * rows + col] = tile[tx][ty];
 }
 

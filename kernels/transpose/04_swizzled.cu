@@ -9,8 +9,8 @@
  * Lesson:     notebooks/07a_memory.ipynb, exercise 3 */
 #include "transpose.cuh"
 
-/* Like transpose_tiled(), but each row of the tile is permuted, so no shared
- * memory is wasted. */
+/* Do what transpose_tiled() does, but permute each row of the tile, which
+ * wastes no shared memory. */
 static __global__ void transpose_swizzled(float *y, const float *x,
                                           unsigned rows, unsigned cols) {
     __shared__ float tile[32][32];
@@ -19,7 +19,7 @@ static __global__ void transpose_swizzled(float *y, const float *x,
     if (row < rows && col < cols)
         tile[ty][tx ^ ty] = x[(size_t)row * cols + col];
     __syncthreads();
-    row = blockIdx.x * 32 + ty, col = blockIdx.y * 32 + tx; // now of y
+    row = blockIdx.x * 32 + ty, col = blockIdx.y * 32 + tx; // row of y
     if (row < cols && col < rows)
         y[(size_t)row * rows + col] = tile[tx][ty ^ tx];
 }

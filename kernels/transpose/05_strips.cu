@@ -11,8 +11,8 @@
  * Lesson:     notebooks/07a_memory.ipynb, "How close to a copy?" */
 #include "transpose.cuh"
 
-/* Like transpose_padded(), but in blocks of 32 x 8: a thread has four loads in
- * flight. */
+/* Do what transpose_padded() does in blocks of 32 x 8: a thread has four loads
+ * in flight. */
 static __global__ void transpose_strips(float *y, const float *x, unsigned rows,
                                         unsigned cols) {
     __shared__ float tile[32][33];
@@ -22,7 +22,7 @@ static __global__ void transpose_strips(float *y, const float *x, unsigned rows,
         if (row + i < rows && col < cols)
             tile[i][tx] = x[(size_t)(row + i) * cols + col];
     __syncthreads();
-    row = blockIdx.x * 32, col = blockIdx.y * 32 + tx; // now of y
+    row = blockIdx.x * 32, col = blockIdx.y * 32 + tx; // row of y
     for (unsigned i = ty; i < 32; i += 8)
         if (row + i < cols && col < rows)
             y[(size_t)(row + i) * rows + col] = tile[tx][i];

@@ -15,11 +15,11 @@
 
 enum { SIDE = 64, STRIPS = 4, STRIP = SIDE / STRIPS };
 
-/* Like transpose_strips(), but with loads and stores of four numbers. */
+/* Do what transpose_strips() does, with loads and stores of four numbers. */
 static __global__ void transpose_wide(float *y, const float *x, unsigned rows,
                                       unsigned cols) {
     __shared__ float tile[SIDE][SIDE + 1];
-    // A warp covers four rows and 32 columns, in which a lane has four.
+    // A warp covers four rows and 32 columns; a lane has four columns.
     const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const unsigned across = warp % 2 * 32 + lane % 8 * 4;
     const unsigned down = warp / 2 * 4 + lane / 8;
@@ -36,7 +36,7 @@ static __global__ void transpose_wide(float *y, const float *x, unsigned rows,
         four[0] = v[i].x, four[1] = v[i].y, four[2] = v[i].z, four[3] = v[i].w;
     }
     __syncthreads();
-    row = blockIdx.x * SIDE + down; // now of y
+    row = blockIdx.x * SIDE + down; // row of y
     col = blockIdx.y * SIDE + across;
 #pragma unroll
     for (int i = 0; i < STRIPS; i++) {

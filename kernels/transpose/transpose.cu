@@ -1,7 +1,7 @@
 /* transpose.cu -- the transpose of a matrix: its rungs and their launcher.
  *
  * A transpose moves each number once and computes nothing, so at best it is as
- * fast as a copy. Each rung is a file, and each diff an idea. */
+ * fast as a copy. Each rung has a file; each diff shows one idea. */
 #include "transpose.cuh"
 
 #include "reference/reference.h"

@@ -1,4 +1,4 @@
-"""The cores that a process gets: in invented cgroups, and in one of a single core."""
+"""The number of cores that a process may use, in invented cgroups and on one core."""
 
 import math
 import os

@@ -1,4 +1,4 @@
-"""The sentence about a GPU: what its compute capability can run."""
+"""The sentence about a GPU names the rungs that its compute capability can run."""
 
 import pytest
 
@@ -44,7 +44,7 @@ def test_the_current_gpu_is_described(monkeypatch):
 
 
 def test_the_sentence_agrees_with_the_rungs_of_matmul():
-    """NEEDS names what a rung needs: its precision, or a feature of Hopper."""
+    """NEEDS names the requirement of a rung: its precision, or a feature of Hopper."""
     needs = {"bf16": 80, "tf32": 80, "3xtf32": 80}
     for rung in native.rungs("matmul"):
         if "cuda" not in rung.targets:

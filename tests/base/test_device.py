@@ -1,4 +1,4 @@
-"""Devices by name, and a driver's data on its GPUs: here a fake driver."""
+"""Devices by name, and a driver's data on its GPUs, with a fake driver."""
 
 import ctypes
 import subprocess
@@ -36,7 +36,7 @@ def library(tmp_path_factory) -> str:
 
 @pytest.fixture
 def driver(library, monkeypatch):
-    """Replace this machine's driver by the fake one; PyTorch has no GPU."""
+    """Replace this machine's driver with the fake one; PyTorch has no GPU."""
     monkeypatch.setattr(devices, "DRIVER", library)
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
     forget()

@@ -15,7 +15,7 @@ from weft.base.progress import Progress, remark, step
 
 
 class Terminal:
-    """A stream that records what is written to it, as a terminal or as a log."""
+    """A stream, either a terminal or a log, that records the text written to it."""
 
     def __init__(self, is_terminal: bool) -> None:
         self.text, self.isatty = "", lambda: is_terminal
@@ -27,7 +27,7 @@ class Terminal:
         pass
 
     def lines(self) -> list[str]:
-        """Return what remains on the screen."""
+        """Return the lines that remain on the screen."""
         rows = self.text.split("\n")
         return [row.rpartition("\x1b[2K")[2] for row in rows if row]
 

@@ -1,4 +1,4 @@
-"""Records results that a reorganisation must not change, and compares them.
+"""Record results that a reorganisation must not change, and compare them.
 
     make baseline                                    record every section
     make baseline ARGS="sass puzzles"                ... these only

@@ -79,7 +79,7 @@ def summarise(reports: list[Any]) -> dict[str, Any]:
 
 
 def places(report: Any) -> list[list[Any]]:
-    """Return the place of each finding, and how often it occurred.
+    """Return the place and the count of each finding.
 
     Chance decides which of many blocks conflict, and where, but not whether some do.
     """

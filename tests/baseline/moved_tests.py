@@ -1,8 +1,8 @@
 """Write a table of the tests that moved since a commit: moved_tests.py COMMIT.
 
 The script collects the tests of both tiers, in the commit and in this checkout. It
-writes Markdown: the tests that became slow, that another test replaces or that were
-dropped, and why. moved_tests.json contains the reasons:
+writes Markdown: the tests that became slow, were replaced by another test or were
+dropped, and the reasons. moved_tests.json contains the reasons:
 
     {"slow": {"why": ["test_name"]}, "moved": {"test_old": "test_new, or dropped: why"}}
 

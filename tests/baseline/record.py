@@ -31,7 +31,7 @@ def read(path: Path) -> Record:
 
 
 def add(path: Path, name: str, options: argparse.Namespace) -> None:
-    """Record a section in the file, in place of an older one."""
+    """Record a section in the file, replacing an older one."""
     # Exercises that the baseline solves must not count as a reader's progress.
     os.environ["WEFT_SMALL"] = "1"
     print(f"baseline: {name} ...", flush=True)
@@ -71,7 +71,7 @@ def commit() -> str:
 
 
 def machine() -> str:
-    """Return processor, cores and compiler, on which bits and times depend."""
+    """Return the processor, cores and compiler, on which bits and times depend."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     models = [line.partition(": ")[2] for line in lines if line[:10] == "model name"]
     compiler = subprocess.run(["g++", "-dumpfullversion"], text=True, capture_output=1)
@@ -80,7 +80,7 @@ def machine() -> str:
 
 
 def _shortened(entries: Record, name: str) -> Record:
-    """Replace long texts by hashes, unless the section's module sets WHOLE."""
+    """Replace long texts with hashes, unless the section's module sets WHOLE."""
     if getattr(sections.module(name), "WHOLE", False):
         return entries
     return {

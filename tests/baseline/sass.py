@@ -2,8 +2,8 @@
 
 An entry is named by the mangled name, and has the hashes of all kernels of that name.
 Parts that depend on the file's path are normalised: internal names contain a hash of
-it, and labels are numbered throughout a file. Besides the instructions, the record has
-registers, shared memory, stack and spills, and the constants that kernels read.
+it, and labels are numbered throughout a file. Apart from the instructions, the record
+has registers, shared memory, stack and spills, and the constants that kernels read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tqdm import tqdm
 
 WHOLE = True
 # In _ZN38_GLOBAL__N__f3b6351e_6_one_cu_c9585e276insideEPf, 38 is the length from the
-# first underscore to the second hash's end, and 6 that of the file's name.
+# first underscore to the second hash's end, and 6 is that of the file's name.
 _HASHED = re.compile(
     r"\d+_(?:INTERNAL|GLOBAL__N_)_[0-9a-f]{8}_\d+_\w+?_cu_[0-9a-f]{8}(?:_\d+)?"
 )
@@ -38,7 +38,7 @@ _NONE = re.compile(r", 0 bytes [a-z ]+|, used 0 barriers|, \d+ bytes cmem\[0\]")
 
 
 def record(options: argparse.Namespace) -> dict[str, Any]:
-    """Return an entry for each kernel's name: hashes and resources, one of each per
+    """Return an entry for each kernel's name, with a hash and the resources per
     file."""
     sources = [p for p in KERNELS.rglob("*.cu") if not _is_hidden(p)]
     return kernels_of(sorted(sources, key=lambda path: -path.stat().st_size))

@@ -1,4 +1,4 @@
-"""A record is written section by section, and a comparison finds what differs."""
+"""A record is written section by section, and a comparison finds the differences."""
 
 import argparse
 import json
@@ -13,13 +13,13 @@ PLAIN = argparse.Namespace(reworded=False, moved=None, runs=1, pytest="")
 
 
 def lines(differences):
-    """The differences that are not allowed."""
+    """Return the differences that are not allowed."""
     return [d.text for d in differences if not d.allowed]
 
 
 @pytest.fixture
 def section(monkeypatch, tmp_path):
-    """A section called puzzles whose entries the test sets."""
+    """Provide a section called puzzles whose entries the test sets."""
     module = types.ModuleType("baseline.invented")
     module.entries = {"map": {"verdict": "solved", "text": "right " * 20}}
     module.record = lambda options: module.entries

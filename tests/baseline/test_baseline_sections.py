@@ -1,4 +1,4 @@
-"""Each section of a record notices a change, and nothing where a file only moves."""
+"""Each section of a record reveals a change, but no difference if a file only moves."""
 
 import argparse
 import shutil

@@ -2,7 +2,7 @@
 
 Each time is measured in --runs processes, one after the other. The record has the
 median of the runs' medians, and the lowest and highest of them; the spread is the
-distance of these two. Record timings on an idle machine.
+difference of these two. Record timings on an idle machine.
 """
 
 from __future__ import annotations

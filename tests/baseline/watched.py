@@ -1,4 +1,4 @@
-"""Programs in CUDA C under the watch build: one report for each case that they run."""
+"""Run programs in CUDA C under the watch build, with one report per case."""
 
 from __future__ import annotations
 

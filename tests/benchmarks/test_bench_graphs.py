@@ -190,8 +190,8 @@ def test_groups_share_an_axis_on_which_the_reference_is_1():
     assert bars(figure) == [0.5, 1, 3]  # the fork's times come from the other machine
     thick = [x for x in figure.axes[0].lines if x.get_linewidth() == 3]
     marks = [x.get_xdata()[0] for x in thick]
-    # By their bytes, three kernels take three times as long. The fork's row states its
-    # least time.
+    # Three kernels move three times the bytes, so they take three times as long. The
+    # fork's row states its minimum time.
     assert marks[:2] == [3, 1] and marks[-1] == 1
     assert "hollow: that GPU, 2026-01-02" in " ".join(words)
 

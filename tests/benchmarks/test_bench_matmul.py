@@ -333,7 +333,7 @@ def test_the_summary_set_has_every_size_of_the_summary():
 
 
 def test_a_sustained_load_is_timed_after_an_equal_load(monkeypatch):
-    """Each load lasts long enough, whatever time a burst took."""
+    """Each load lasts long enough, regardless of the time that a burst took."""
     loads = []
     repeat = Contender.repeat
     monkeypatch.setattr(
@@ -590,7 +590,7 @@ def test_rows_contain_their_run():
 
 
 def test_the_first_call_does_not_count_for_the_speed():
-    """Numba compiles during the first call, which once excluded its slowest kernel."""
+    """Numba compiles in the first call, which once excluded its slowest kernel."""
     calls = []
 
     def run(i):

@@ -1,4 +1,4 @@
-"""`weft bench sectors` reads equally many sectors in each row, each one once."""
+"""`weft bench sectors` reads the same number of sectors in each row, each one once."""
 
 import numpy as np
 import pytest

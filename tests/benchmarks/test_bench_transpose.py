@@ -77,7 +77,7 @@ THERE = {
 def test_this_machine_is_full_and_another_one_hollow():
     text = drawn(bench_transpose.plot_transposes, HERE, [THERE])
     assert "750 GB/s, 25 %" in text and "1,234 GB/s, 82 %" in text
-    # Lines for the fastest copy of each card.
+    # Each card's fastest copy has a line.
     assert text.count("stroke-dasharray") == 2
     assert "that GPU, 2026-01-02" in bench_transpose.make_caption([THERE])
 

@@ -1,4 +1,4 @@
-"""Allowed differences between ncu's counters and ours: exactly each reason's range."""
+"""Each reason allows exactly its range of differences between ncu and our counters."""
 
 from dataclasses import replace
 
@@ -57,7 +57,7 @@ def test_merged_accesses_explain_the_missing_ones_of_their_line():
     assert _range(waves, [line, other], merged) == (1020, 1080)
     some = merged + _code("LDS R4, [R0]", at=1)  # the compiler merged four of five
     assert _range(waves, [line, other], some) == (1032, 1080)
-    line.wavefronts, line.conflicts = 320, 240  # four turns for each request
+    line.wavefronts, line.conflicts = 320, 240  # each request takes four turns
     assert _range(waves, [line], _code(LDS128, at=1)) == (80, 320)
     assert _range("shared load conflicts", [line], _code(LDS128, at=1)) == (0, 240)
     assert _range(waves, [line], _code("LDS R4, [R0]", at=1)) is None

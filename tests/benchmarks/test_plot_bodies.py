@@ -47,7 +47,7 @@ def test_this_machine_is_full_and_another_ones_gpu_hollow():
     assert "~5 s" in text and "700 µs" in text and "grey, 9 pixels" in text
     assert "1.25 µs" in text and "CUDA C, a rung of the lab" in text
     assert "4 µs, fast" in text and "best" not in text
-    # Slower rungs, other sizes, and the CPU of the other machine.
+    # These belong to slower rungs, other sizes, and the other machine's CPU.
     for other in "90 µs", "44 µs", "55 µs":
         assert other not in text
     caption = plot_bodies.make_caption(HERE, [THERE])

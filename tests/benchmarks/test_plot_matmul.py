@@ -77,7 +77,7 @@ def test_the_roofline_has_slope_ceilings_and_every_rung():
 
 
 def test_the_roofline_has_few_labels_and_a_list_of_all_rungs():
-    """Thirty names beside one column were illegible."""
+    """Thirty names next to one column were illegible."""
     figure = plot_roofline([], None, "4096")
     left, right, listed = figure.axes
     assert len(left.texts) + len(right.texts) <= 6
@@ -273,7 +273,7 @@ def test_another_machines_processor_is_shown_only_with_a_processor():
 
 
 def test_the_texts_of_several_machines_are_below_each_other():
-    """This also holds if a machine between them lacks the rung."""
+    """This holds even if a machine between them lacks the rung."""
     results = a_processors()
     figure = ladder_plot(results["rows"], [elsewhere(), results], "1024")
     words = [
@@ -307,7 +307,7 @@ def test_the_table_has_a_line_for_each_faster_layout():
     table = comparison.matmul_table([results | {"rows": [*results["rows"], nt]}])
     assert "| wgmma_tf32 | wgmma_tf32's idea | tf32 | 410 |" in table
     assert "| wgmma_tf32, b stored (n,k) | wgmma_tf32's idea | tf32 | 420 |" in table
-    # Slower, so only the table of layouts has it.
+    # This row is slower, so only the table of layouts contains it.
     tn = nn | {"layout": "tn", "tflops": 400.0}
     table = comparison.matmul_table([results | {"rows": [*results["rows"], tn]}])
     assert "wgmma_tf32, a stored" not in table

@@ -68,7 +68,7 @@ def test_the_slowest_version_is_on_top():
     (ax,) = plot_versions(rows(), [THERE], python_us=3e9).axes
     names = [label.get_text() for label in ax.get_yticklabels()]
     assert names[0] == "~ Python, by sim" and "naive" in names[1]
-    # The best twin of each kind.
+    # The best twin of each kind is shown.
     assert sum(name.startswith("PyTorch") for name in names) == 2
     full = [line.get_markerfacecolor() != "none" for line in ax.lines]
     assert full == ["that GPU" not in name for name in names]
@@ -99,7 +99,7 @@ def test_the_roofline_has_the_sections_whose_work_is_known():
     assert {"conv2", "conv2 dw", "batch 4096"} <= {*words}
     assert "roofs: 51 TFLOP/s, 4.2 TB/s" in words
     marks = [line for line in figure.axes[0].lines if len(line.get_xdata()) == 1]
-    # Two sections at two batches, since the update has no product.
+    # Only two sections have marks, at two batches, since the update has no product.
     assert len(marks) == 4
     conv2 = 2 * 9 * 32 * 64 * 196  # flops per image
     assert marks[0].get_ydata()[0] == pytest.approx(64 * conv2 / 10.0 / 1e6)

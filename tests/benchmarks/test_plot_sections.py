@@ -153,7 +153,7 @@ def test_conv2s_backward_is_drawn_with_its_fused_parts_and_its_times():
         for here in (True, False)
         for axes in draw_conv2_back(parts, "it", here).axes[1:]
     ]
-    assert fills == [{0.25}, {0.0}]  # bars are hollow if measured elsewhere
+    assert fills == [{0.25}, {0.0}]  # bars are hollow if they were measured elsewhere
     assert "nothing measured yet" in " ".join(texts(draw_conv2_back({})))
 
 

@@ -1,4 +1,4 @@
-"""NVIDIA's compute-sanitizer finds nothing in any op or rung; most tests need a GPU."""
+"""NVIDIA's compute-sanitizer reports no error in any rung; most tests need a GPU."""
 
 import json
 import shutil

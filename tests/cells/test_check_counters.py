@@ -456,8 +456,8 @@ def expected(op, at, length, rounds):
 @pytest.mark.parametrize(
     "steps, shortest, in_step",
     [
-        (12, 0, False),  # each lane takes a path of its own
-        (300, 300, True),  # full logs, and lanes in step
+        (12, 0, False),  # each lane takes a separate path
+        (300, 300, True),  # full logs, and lanes that stay in step
         (300, 20, True),  # full logs, and lanes that leave the loop early
     ],
 )

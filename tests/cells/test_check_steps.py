@@ -1,4 +1,4 @@
-"""The watch build counts the kernel's own steps, and none of the engine's."""
+"""The watch build counts the kernel's own steps, but none of the engine's."""
 
 import numpy as np
 import pytest

@@ -142,7 +142,7 @@ def test_vector_types_take_arrays_of_their_components(k):
 
 
 def test_a_sum_in_volatile_memory_runs_in_lockstep_with_any_spacing():
-    """Harris's last warp. At first, `s[t] +=s[t + 2]` did not compile."""
+    """Harris's last warp contains `s[t] +=s[t + 2]`, which once did not compile."""
     halves = "s[t] +=s[t + 16]; s[t]+=s[t+8]; s[t] += s[t + 4]; s[t]+=s[t+2];"
     cell = load_cuda(
         f"__device__ void add(volatile float *s, int t) {{ {halves} s[t]+=s[t+1]; }}"
@@ -559,7 +559,7 @@ def test_blocks_of_a_cooperative_kernel_wait_for_each_other():
     k[4, 1](x, y)
     assert y.tolist() == [4, 3, 2, 1]
     with pytest.raises(
-        KernelFault, match=r"10000 blocks must run at once, on this CPU at most \d\d"
+        KernelFault, match=r"10000 blocks must run together; this CPU runs at most \d\d"
     ):
         k[10_000, 1](x, y)
 

@@ -283,7 +283,7 @@ def test_memory_that_another_stream_still_uses_is_not_reused():
         torch.cuda._sleep(100_000_000)
     k[n // 256, 256, 0, side](out, x, 3.0, n)
     del x
-    torch.full((n,), torch.nan, device="cuda")  # this would reuse x's memory at once
+    torch.full((n,), torch.nan, device="cuda")  # this would instantly reuse x's memory
     side.synchronize()
     assert out.sum().item() == 3 * n
 
@@ -451,7 +451,7 @@ FAULTS = {
 
 @on_gpu
 def test_a_fault_is_reported_once_and_then_every_launch_is_refused():
-    """Each fault has a separate process, which must end by itself; all run at once."""
+    """Each fault has a separate process, which must end alone; all run in parallel."""
     script = """
     import sys, torch
     from weft import cells as jit, ops; from weft.toolchain import native

@@ -1,4 +1,4 @@
-"""Structs and arrays of arrays as arguments: kernels reach the arrays in them."""
+"""Structs and arrays of arrays as arguments: kernels access the arrays in them."""
 
 import numpy as np
 import pytest

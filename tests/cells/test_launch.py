@@ -1,4 +1,4 @@
-"""The arguments of a GPU launch, received by a C function in the driver's place."""
+"""The arguments of a GPU launch, received by a C function that replaces the driver."""
 
 import contextlib
 import subprocess

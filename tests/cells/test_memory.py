@@ -1,4 +1,4 @@
-"""A launch leaves no array and no memory behind, however it ends."""
+"""No array or memory outlives its launch, however the launch ends."""
 
 import contextlib
 import gc
@@ -56,7 +56,7 @@ ENDS = {
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("runner", RUNNERS)
 def test_no_array_outlives_its_launch(runner, end):
-    """Arrays must be freed at once: low memory does not start the cycle collector."""
+    """Arrays must be freed promptly: low memory does not start the cycle collector."""
     if runner in ("in place", "numba_jit") and end == "out of bounds":
         pytest.skip("memory beyond the arrays may contain anything")
     launch = RUNNERS[runner]()[1, 32]

@@ -256,7 +256,7 @@ def empty_cache(tmp_path, monkeypatch):
 def test_a_program_is_compiled_once(empty_cache, monkeypatch):
     program, cached = load_saxpy()
     assert not cached
-    monkeypatch.setattr(nvrtc, "compile", None)  # a call would fail
+    monkeypatch.setattr(nvrtc, "compile", None)  # any call would fail
     second, cached = load_saxpy(
         name="cell [8]"
     )  # the same cell has another name when it runs again

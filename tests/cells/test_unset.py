@@ -1,4 +1,4 @@
-"""A local variable that is read before anything is written to it is a finding."""
+"""A local variable that is read before it is written is a finding."""
 
 import numpy as np
 import pytest

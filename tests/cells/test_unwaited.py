@@ -1,4 +1,4 @@
-"""Copies and products that are not waited for are missing on the CPU target, too."""
+"""Without a wait, results of copies and products are missing on the CPU target, too."""
 
 import ctypes
 

@@ -1,4 +1,4 @@
-"""Variables of a cell in device memory: set by Python, read back, used by kernels."""
+"""A cell's variables in device memory: Python sets and reads them, kernels use them."""
 
 import numpy as np
 import pytest

@@ -259,7 +259,7 @@ __global__ void product(float *c, const float *a, const float *b, int m, int n, 
     ],
 )
 def test_of_sizes_that_are_odd_together_the_one_that_counts_is_named(names, words):
-    """In each of the puzzle's sizes, all three fill their tiles, or none does."""
+    """In each of the puzzle's sizes, either all three fill their tiles or none does."""
     error = refused(
         *(product_of_full(names), np.matmul),
         outputs={"c": ("m", "n")},

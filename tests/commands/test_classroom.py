@@ -50,7 +50,7 @@ def test_broken_and_double_files_are_named_and_the_rest_goes_on(files, tmp_path)
     grades, problems = classroom.read_grades([*files, str(broken), again, "absent"])
     assert len(problems) == 3
     assert "broken.json is not a grade: KeyError" in problems[0]
-    assert "b2.json: ben and 02a is there twice; the best counts" in problems[1]
+    assert "b2.json: a second grade for ben and 02a; the better counts" in problems[1]
     assert "absent is not a grade" in problems[2]
     points = {one["student"]: classroom._count_points(one) for one in grades}
     assert points["ben"] == 2

@@ -1,4 +1,4 @@
-"""The image in .devcontainer: it agrees with the lab's files, and its start script."""
+"""The image in .devcontainer agrees with the lab's files and with its start script."""
 
 import json
 import os

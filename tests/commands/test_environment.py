@@ -94,7 +94,7 @@ def test_a_python_that_is_too_old_is_one_sentence(fake_python, monkeypatch):
 
 
 def installed(cuda=None, **versions):
-    """A Python with every listed package, in version 2.7.0, except as given."""
+    """Return a Python with every listed package in version 2.7.0, except as given."""
     names = map(environment.name_of, environment.list_requirements())
     found = dict.fromkeys(names, "2.7.0")
     found |= {name.replace("_", "-"): version for name, version in versions.items()}

@@ -1,4 +1,4 @@
-"""The errors of a cell that does not compile: line, caret and hint."""
+"""The errors of a cell that does not compile have the right line, caret and hint."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The long run: every fuzzer in rounds, each in a separate process.
+"""Run every fuzzer for long, in rounds, each in a separate process.
 
     python tests/fuzz [--only NAME ...] [--seed N] [--share S]
 

@@ -1,5 +1,5 @@
-"""The fuzzers' targets. Each try must end without an error, or in an error of the lab's
-own in a few lines.
+"""The fuzzers' targets. Each try must end without an error, or with one of the lab's
+own errors in a few lines.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ from weft.mnist.data import DataError
 # This keeps hypothesis's files out of the checkout.
 set_hypothesis_home_dir(store.cache_folder("hypothesis"))
 OURS = Short, BuildError, RewriteError, DataError
-LONGEST = 3000  # the most characters of an error message
+LONGEST = 3000  # maximum characters of an error message
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ class Fuzzer:
 
 
 def refused(call: Callable[[], object], readers: Sequence[str] = ()) -> None:
-    """Call; accept an error of the lab's own, or one at a line of a file in `readers`,
-    the files with kernels in Python."""
+    """Call a function; accept one of the lab's own errors, or an error at a line of a
+    file in `readers`, the files with kernels in Python."""
     try:
         call()
     except Exception as error:

@@ -14,7 +14,7 @@ PIECES = [
     *("\0", "\x01", "é", "\ufeff", "𝄞", "1'000", "0x1p-3", "blockIdx . x", "?", ":"),
 ]
 _TOKEN = re.compile(r"\w+|\s+|[^\w\s]")
-LONGEST = 6000  # the most characters of a source to mutate
+LONGEST = 6000  # maximum characters of a source to mutate
 
 
 @functools.cache

@@ -1,5 +1,5 @@
-"""The fuzzers' findings, each as its smallest input: it ends in an error of the lab's
-own."""
+"""The fuzzers' findings: the smallest input of each causes one of the lab's own
+errors."""
 
 import gzip
 import hashlib

@@ -1,4 +1,4 @@
-"""Random input ends without an error or in one of the lab's own; `make fuzz` tries
+"""Random input causes no error or one of the lab's own; `make fuzz` tries
 more."""
 
 import pytest

@@ -253,12 +253,12 @@ def compare(library, shape, seed, gamma=None, constant=False):
     return np.array([relative_error(d, p.grad) for d, p in pairs])
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("shape", only(SHAPES[1:4], SHAPES), ids=str)
 def test_loss_and_gradients(library, shape):
     """Check several seeds. Where a ReLU or a pool is within rounding of a kink, fp32
     may decide differently from float64. Then a gradient differs by one of very many
-    terms. This happens by chance, and does not affect every seed, while a mistake
-    does."""
+    terms. This happens by chance and only for some seeds, but a mistake affects every
+    seed."""
     errors = np.array([compare(library, shape, seed) for seed in range(3)])
     assert (errors.min(0) < 5e-6).all(), errors
     assert (errors < 0.05).all(), errors

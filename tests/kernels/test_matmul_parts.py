@@ -18,7 +18,7 @@ ANY_KERNEL = pytest.mark.parametrize(
     "rung", [r for r in RUNGS if r.precision != "fp16"], ids=lambda r: r.name
 )
 # One tile on the CPU target's four blocks: four parts, of which the last is short by
-# one stage and a bit. Then a tile that remains after a round of whole ones.
+# one stage and a bit. The second k leaves a tile after a round of whole ones.
 DEEP = {"bf16": 23 * 64 - 8, "fp16": 23 * 64 - 8, "tf32": 27 * 32 - 8, "3xtf32": 344}
 
 
@@ -38,7 +38,7 @@ def _sums(rung: native.Rung, m: int, n: int, k: int) -> int:
     options = native.ffi.new("struct weft_matmul_options *", trans)
     lib.call("weft_matmul_workspace", rung.index, bytes_, native.pointer(a),
              native.pointer(b), m, n, k, options)  # fmt: skip
-    # The low parts of b, in fp32.
+    # The sums are followed by the low parts of b, in fp32.
     low = 4 * n * -(-k // 4) * 4 if rung.precision == "3xtf32" else 0
     return bytes_[0] - low
 
@@ -50,7 +50,7 @@ def test_k_is_in_parts_where_that_is_worth_a_second_kernel(rung):
     assert _sums(rung, 9, 16, 8) == 0
 
 
-@pytest.mark.slow  # it builds the watch build of the whole ladder
+@pytest.mark.slow  # the test builds the watch build of the whole ladder
 @ANY_KERNEL
 def test_parts_are_right_and_clean_and_what_comes_last_comes_once(rung):
     q = Product(9, 16, DEEP[rung.precision], alpha=0.5, beta=2.0, bias=True, relu=True)
@@ -60,7 +60,7 @@ def test_parts_are_right_and_clean_and_what_comes_last_comes_once(rung):
     assert not findings(), findings()
 
 
-# Five tiles for four blocks: of one matrix whose rows start anywhere, or of five
+# Four blocks compute five tiles, of one matrix whose rows start anywhere or of five
 # matrices.
 @ANY_RUNG
 @pytest.mark.parametrize("batch", [1, 5])

@@ -34,7 +34,7 @@ def test_a_tile_is_slow_for_its_unknown_width_not_for_dynamic_memory():
     """Check PTX and SASS of one compilation, which lesson 08a reads."""
 
     def counted(view, rung):
-        """Return, per multiply-add, shared loads and others; and registers with
+        """Return the shared loads and others per multiply-add, and the registers with
         addresses."""
         inspected = view(f"kernels/matmul/03_{rung}.cu", f"matmul_{rung}", arch="sm_80")
         code = inspected.kernels[0].code

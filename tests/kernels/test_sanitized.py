@@ -19,7 +19,7 @@ from weft.toolchain import build, tools
 pytestmark = pytest.mark.slow
 HERE = Path(__file__).parent
 OPTIONS = {
-    # A process keeps its memory until it ends. The runtime has its own handlers.
+    # A process frees no memory before its end. The runtime has its own handlers.
     "ASAN_OPTIONS": "detect_leaks=0:use_sigaltstack=0:allow_user_segv_handler=1:"
     "handle_segv=0:handle_sigfpe=0:handle_abort=0",
     "TSAN_OPTIONS": f"suppressions={HERE}/sanitized/thread.supp:report_signal_unsafe=0",

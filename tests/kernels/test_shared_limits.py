@@ -13,7 +13,7 @@ from weft.ops.check import run_case
 from weft.toolchain import build, native
 
 CAPABILITIES = [(7, 5), (8, 0), (8, 6)]
-# Hopper's features need 9.0, and then more than these limits.
+# Rungs with Hopper's features require 9.0, and may exceed these limits.
 CLAIMS = [
     (capability, op, rung.name)
     for capability in CAPABILITIES

@@ -13,7 +13,7 @@ simt, ordered = simt_device.simt, simt_device.ordered
 
 
 def functions(x: np.ndarray) -> np.ndarray:
-    """Return the results of math.cu's doubles(), from NumPy and PyTorch; (n, 20)."""
+    """Return the results of math.cu's doubles(), from NumPy and PyTorch: (n, 20)."""
     p = np.abs(x) - np.floor(np.abs(x))
     v, q = torch.from_numpy(x), torch.from_numpy(p)
     special = torch.special
@@ -110,7 +110,7 @@ def nearest_float(value: Fraction) -> np.float32:
 
 
 def root_up_to(value: Fraction, digits: int) -> Fraction:
-    """Return the square root, truncated far behind the last relevant digit; a nonzero
+    """Return the square root, truncated far past the last relevant digit. A nonzero
     tail remains nonzero."""
     scale = 1 << digits
     root = math.isqrt(int(value * scale * scale))

@@ -113,8 +113,8 @@ MISUSES = {
     "address": ((16, 4, 0, 0), 716, "in wmma::load_matrix_sync(): want a multiple of "
                 "32"),
     "own address": ((16, 0, 8, 0), 719, "the same address and ldm from all lanes of a "
-                    "warp, lane 5 has others than lane 0"),
-    "lanes": ((16, 0, 0, 3), 719, "needs all 32 lanes of a warp, 29 arrived"),
+                    "warp, but lane 5 differs from lane 0"),
+    "lanes": ((16, 0, 0, 3), 719, "needs all 32 lanes of a warp, but 29 arrived"),
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""A JupyterLab for tests, with one scratch notebook and a home folder of its own."""
+"""A JupyterLab for tests, with one scratch notebook and a separate home folder."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def open_server(folder: Path) -> Iterator[str]:
     settings = home / ".jupyter/lab/user-settings/@jupyterlab/apputils-extension"
     settings.mkdir(parents=True)
     notebooks.mkdir()
-    # Otherwise a question about news covers a part of the notebook.
+    # Otherwise a prompt about news covers a part of the notebook.
     (settings / "notification.jupyterlab-settings").write_text('{"fetchNews": "false"}')
     paths = [str(ROOT / "lib"), str(ROOT), os.environ.get("PYTHONPATH", "")]
     ours = {"HOME": str(home), "PYTHONPATH": os.pathsep.join(paths)}
@@ -61,7 +61,7 @@ def open_server(folder: Path) -> Iterator[str]:
 
 
 def wait_for(server: subprocess.Popen, address: str, log: Path) -> None:
-    """Return once the server answers; raise RuntimeError with its log if it ends."""
+    """Wait until the server answers; raise RuntimeError with its log if it ends."""
     until = time.monotonic() + PATIENCE
     while server.poll() is None and time.monotonic() < until:
         with contextlib.suppress(OSError):

@@ -24,7 +24,7 @@ from weft.see import view
 
 @pytest.fixture
 def figures(monkeypatch):
-    """The figures that a function draws, in their order."""
+    """Return the figures that a function draws, in order."""
     shown = []
     monkeypatch.setattr(view, "show_figure", shown.append)
     return shown

@@ -1,4 +1,4 @@
-"""The canvas of lesson 15: from strokes to a digit, and the kernels' reading of it.
+"""The canvas of lesson 15 turns strokes into a digit, which the kernels recognise.
 
 node runs the front end's half, canvas.js, if it is installed.
 """

@@ -203,7 +203,7 @@ def test_a_lesson_asks_for_three_guesses_and_gives_none_away(lesson):
 
 @each_teaching
 def test_a_cell_that_asks_prints_nothing_beside_the_answer_that_it_folds(lesson):
-    """Without a guess, the answer is folded; a print beside it would give it away."""
+    """Without a guess, the answer is folded; a print next to it would reveal it."""
     for cell in lesson.source.cells:
         if cell.cell_type == "code" and "= predict(" in cell.source:
             top = re.sub(r"^def .*\n(?:[ \n].*\n?|\n)*", "", cell.source, flags=re.M)

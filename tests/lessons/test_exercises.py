@@ -1,4 +1,4 @@
-"""Exercises: the output for a wrong answer. An answer in C cannot kill Python."""
+"""Exercises show the right output for a wrong answer, and C cannot kill Python."""
 
 import gc
 import re
@@ -228,7 +228,7 @@ def test_an_answer_that_would_end_the_process_does_not_reach_the_gpu(pretended_g
     with pytest.raises(KernelFault, match=r"thread 2 of block 1 writes x\[10\]"):
         exercise(wrong, launch_ones)
     assert not pretended_gpu
-    launch_ones(wrong)  # outside of an exercise, the GPU runs the launch at once
+    launch_ones(wrong)  # outside of an exercise, the GPU runs the launch directly
     assert len(pretended_gpu) == 1
 
 

@@ -49,7 +49,7 @@ HOSTS = ["COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE"]
 
 @pytest.fixture
 def tarball(tmp_path):
-    """A lab that needs only its first cell, packed as GitHub packs a version."""
+    """Return a lab that needs only its first cell, packed as GitHub packs a version."""
     lab = tmp_path / "weft-7"
     files = {
         "lib/weft/commands/environment.py": Path(environment.__file__).read_text(),
@@ -260,7 +260,7 @@ def test_the_recorded_version_has_what_the_notebooks_import(tmp_path):
 
 @pytest.fixture
 def history(tmp_path, monkeypatch):
-    """A checkout with two commits, the first of which has the tag v1.0."""
+    """Return a checkout with two commits, the first of which has the tag v1.0."""
     monkeypatch.setattr(hosted, "ROOT", tmp_path)
     git("init", "-q", folder=tmp_path)
     for name in "one", "two":

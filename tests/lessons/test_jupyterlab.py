@@ -1,6 +1,6 @@
 """The live pictures in a real JupyterLab: paint, predict, a player and the canvas.
 
-All tests share one notebook, whose first cell has run; each uses cells of its own.
+All tests share one notebook, whose first cell has run; each uses separate cells.
 """
 
 import math
@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-# Playwright precedes, since the import of jupyterlab takes half a second.
+# Check for playwright first, since the import of jupyterlab takes half a second.
 api = pytest.importorskip("playwright.sync_api", reason="playwright not installed")
 pytest.importorskip("jupyterlab", reason="jupyterlab not installed")
 
@@ -92,7 +92,7 @@ def expect_text(place, text):
 
 
 def read_ink(output, part):
-    """Return the red, green and blue of a part's text; a theme mixes it differently."""
+    """Return the red, green and blue of a part's text, which differ between themes."""
     text = output.locator(part).first.evaluate("one => getComputedStyle(one).color")
     return re.findall(r"\d+", text)[:3]
 
@@ -108,7 +108,7 @@ def test_the_slider_and_play_set_the_time(notebook, painting):
     notebook.page.keyboard.press("End")
     wait_for_colour(notebook, PURPLE)
     expect_text(painting.locator("output"), "t = 10.00 s")
-    painting.locator("button", has_text="Play").click()  # The time restarts at 0.
+    painting.locator("button", has_text="Play").click()  # the time restarts at 0
     api.expect(painting.locator("output")).not_to_have_text("t = 10.00 s")
     painting.locator("button", has_text="Pause").click()
 

@@ -1,4 +1,4 @@
-"""keep() moves what a user would miss to another folder, and loses nothing."""
+"""keep() moves a user's own files to another folder, and loses none of them."""
 
 import importlib
 import json
@@ -25,7 +25,7 @@ MODULES = ((progress, "_solved"), (predict, "_kept"), (puzzles, "_kept"))
 
 @pytest.fixture
 def drive(tmp_path, monkeypatch):
-    """The folder of a mounted drive; the cache and the checkout are empty folders."""
+    """Return a mounted drive's folder; the cache and the checkout are empty folders."""
     monkeypatch.delenv("WEFT_SMALL", raising=False)
     monkeypatch.setenv(store.KEEP, "")  # monkeypatch restores it after the test
     monkeypatch.setattr(store, "_root", tmp_path / "cache")
@@ -65,7 +65,7 @@ def test_records_move_and_stay_there(drive, tmp_path, capsys):
     assert not list((tmp_path / "cache" / "kept").glob("*.json"))
     names = {"exercises.json", "guesses.json", "puzzles.json"}
     assert names <= {path.name for path in (drive / "weft").iterdir()}
-    # Later records are there, too, and later calls change nothing.
+    # The folder contains later records, too, and later calls change nothing.
     progress.remember_exercise("triple")
     weft.keep(drive / "weft")
     assert set(json.loads((drive / "weft/exercises.json").read_text())) == {

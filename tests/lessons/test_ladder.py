@@ -1,4 +1,4 @@
-"""The shared functions of the matmul lessons: differences, one rung, results."""
+"""The shared functions of the matmul lessons: differences, single rungs and results."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_where_there_is_no_wgmma_few_tiles_of_mma_share_k(tmp_path):
     copy.path.write_text(text.replace("<FP32>", "<BF16>"))
     report = copy.inspect(40, 52, 1024)
     assert report.ok
-    # One kernel pads b's rows to 16 bytes, one computes a tile in parts, one adds them.
+    # One kernel pads b's rows to 16 bytes, one computes a tile's parts, one adds them.
     assert len(report.kernels) == 3
 
 
@@ -168,7 +168,7 @@ def test_a_copied_rung_is_ones_own_and_differs_in_nothing_but_its_name(tmp_path)
 
 @pytest.mark.slow
 def test_a_rung_that_is_kept_is_a_file_and_a_line(tmp_path):
-    """The lesson's steps: the file goes into kernels/matmul, its name into the list."""
+    """Follow the lesson: the file goes into kernels/matmul, its name into the list."""
     folder = tmp_path / "matmul"
     copy = copy_rung("tiled", folder / "90_mine.cu")
     table = build.KERNELS / "matmul" / "matmul.cu"

@@ -1,6 +1,6 @@
-"""Every rung of matmul: the essay of its file, and products that change each day.
+"""Check every rung of matmul: the essay of its file, and products that change each day.
 
-The tests include the kernels that are not in the list, but that the tuned rungs pick.
+The tests include kernels that are not in the list but that the tuned rungs select.
 """
 
 from __future__ import annotations

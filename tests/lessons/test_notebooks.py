@@ -75,7 +75,7 @@ def test_exercises_are_written_with_their_answers():
 @pytest.mark.slow
 @notebooks
 def test_runs_from_a_fresh_kernel_and_exercises_can_be_solved(path, monkeypatch):
-    """Run the source with its answers, each after its stub, mistakes and spellings.
+    """Run the source with its answers, each after its stub and after other answers.
 
     There is one run, since a kernel takes seconds to start. It covers the reader's run,
     too: there the stub remains, but no other cell uses its definitions (see below). The
@@ -103,10 +103,10 @@ def test_the_first_sections_run_and_their_exercises_can_be_solved(path, monkeypa
 def run_with_attempts(
     notebook: nbformat.NotebookNode, variants: int | None = None
 ) -> None:
-    """Run a lesson with answers to its exercises, and look at each verdict.
+    """Run a lesson with answers to its exercises, and check each verdict.
 
-    variants: the number of wrong answers per exercise, and of right answers besides the
-    published one; None: all of them, which takes the slow tier's time
+    variants: the number of wrong answers per exercise, and of right answers other than
+    the published one; None: all of them, which takes the slow tier's time
     """
     if not any(code_cells(notebook)):
         pytest.skip("text alone")
@@ -139,7 +139,7 @@ def run_with_attempts(
 
 @notebooks
 def test_every_exercise_is_tried_with_three_wrong_and_two_right_answers(path):
-    """The right answers do not include the exercise's own."""
+    """The count of right answers excludes the exercise's own."""
     for answer, check, *extra in lessons.exercises(read(find_source(path))):
         wrong, right = (lessons.variants(answer.source, cell.source) for cell in extra)
         counts = len(set(wrong)), len(set(right))
@@ -272,7 +272,7 @@ def test_links_lead_somewhere(path):
 
 @notebooks
 def test_in_colab_each_link_is_absolute_and_leads_somewhere(path):
-    """Colab shows a notebook without the files beside it."""
+    """Colab shows a notebook without the files next to it."""
     places = {place.lower() for place in glossary()}
     near, far = (
         re.findall(r"\]\(([^)\s]+)", re.sub(r"`[^`]*`", "", prose_of(one)))
@@ -417,9 +417,9 @@ def run(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     resources = {"metadata": {"path": str(NOTEBOOKS)}}
     client = NotebookClient(notebook, timeout=SECONDS, resources=resources)
     paths = [str(ROOT / "lib"), str(ROOT), os.environ.get("PYTHONPATH", "")]
-    # If the lab cannot be imported, fail here instead of fetching another one.
+    # If the lab cannot be imported, the run fails instead of fetching another one.
     ours = {"PYTHONPATH": os.pathsep.join(paths), "GIT_ALLOW_PROTOCOL": "file"}
-    # Beside other tests, threads that spin while they wait are ten times slower.
+    # Next to other tests, threads that spin while they wait are ten times slower.
     ours["OMP_WAIT_POLICY"] = "passive"
     ours["WEFT_SMALL"] = "1"
     client.execute(env=os.environ | ours)

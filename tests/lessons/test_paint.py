@@ -1,4 +1,4 @@
-"""Paint with threads: right pixels, survived errors, one request at a time.
+"""Painting with threads: right pixels, tolerated errors, one request at a time.
 
 node runs the front end's half, paint.js, if it is installed.
 """

@@ -1,4 +1,4 @@
-"""A guess beside its answer, and a score that reruns do not spoil."""
+"""A guess is shown next to its answer, and reruns do not change the score."""
 
 import base64
 import importlib
@@ -177,7 +177,7 @@ def test_the_page_is_well_formed_and_leaves_ink_and_ground_to_the_page():
     predict("Fewer?", 900).measured(3)
     answer = predict('More <threads> & "blocks"?', 3, "<ms>").measured(1e-9)
     page = answer._repr_html_()
-    ET.fromstring(without_scripts(page))  # this fails unless it is well formed
+    ET.fromstring(without_scripts(page))  # parsing fails unless the page is well formed
     roots = [ET.fromstring(svg) for _, svg in images(page)]
     elements = [e for root in roots for e in root.iter()]
     texts = [e for e in elements if e.tag.endswith("text")]

@@ -23,6 +23,7 @@ def test_a_softmax_without_numbers_is_not_timed(sizes):
         time_softmax(*sizes)
 
 
+@pytest.mark.slow
 def test_an_owner_keeps_rows_up_to_its_memory_and_needs_lanes():
     rungs = ["warp_a_row", "online"]
     rows = count_owners(rungs, [128, 2048])
@@ -40,7 +41,7 @@ def test_a_rung_is_checked_once_for_all_lengths(monkeypatch):
     monkeypatch.setattr(counted, "check_rung", lambda lib, rung: checked.append(rung))
     counted._check_once.cache_clear()
     count_owners(["warp_a_row"], [32, 64, 128])
-    counted._check_once.cache_clear()  # later tests check for themselves
+    counted._check_once.cache_clear()  # later tests repeat the check
     assert [rung.name for rung in checked] == ["warp_a_row"]
 
 

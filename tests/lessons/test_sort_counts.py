@@ -1,4 +1,4 @@
-"""Lesson 09d's counts of histograms, for bytes of the reader."""
+"""Lesson 09d's counts of histograms, for bytes that the reader chooses."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The teaching kit: the statements of the notes and the syllabi hold in the lessons."""
+"""The teaching kit: the lessons confirm the statements of the notes and the syllabi."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LESSONS = {lesson.path.stem: lesson for lesson in list_lessons()}
 NOTES = {note.path.stem: note for note in teaching.list_notes()}
 PARTS = ["Show", "Ask", "Stumbling blocks", "Skip"]
 LECTURE = 50  # minutes of a lecture
-LONGEST = 60  # the most lines of a note
+LONGEST = 60  # maximum number of lines of a note
 SECONDS = 300  # time limit of a cell, on a busy machine
 PAGES = sorted(teaching.FOLDER.rglob("*.md"))
 SYLLABI = (teaching.FOLDER / "syllabi.md").read_text(encoding="utf-8")

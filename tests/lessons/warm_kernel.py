@@ -1,4 +1,4 @@
-"""Jupyter kernels that start at once: forks of a process that has imported the lab.
+"""Jupyter kernels that start quickly: forks of a process that has imported the lab.
 
 A kernel takes seconds to import PyTorch and the lab. One process of each session does
 this once; each kernel is a fork of it, in which no cell has run.

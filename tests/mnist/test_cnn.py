@@ -296,7 +296,7 @@ def step64(shape: Shape, params, images, labels, wrong: str = "") -> Step:
 
 
 def margin(x: torch.Tensor, pooled: bool) -> float:
-    """Return the smallest gap in a decision of ReLU or pool, over the largest |x|."""
+    """Return the smallest gap in a decision of ReLU or pool, relative to max |x|."""
     x = x.detach()
     nearest = x.abs().min()
     if pooled:
@@ -336,7 +336,7 @@ def path_terms(shape: Shape, batch: int) -> int:
     features = shape.channels2 * (shape.height // 4) * (shape.width // 4)
     convolutions = 9 + 9 * shape.channels1 + 9 * shape.channels2
     linear = features + 2 * shape.hidden + 2 * shape.classes
-    # Batch norm sums over pixels, twice forward and twice back; the second layer
+    # Batch norm sums over pixels, twice forward and twice backward; the second layer
     # has a quarter of them. The gradient itself is one more sum over pixels.
     return convolutions + linear + batch + 4 * (pixels + pixels // 4) + pixels
 
@@ -541,8 +541,8 @@ def test_out_of_memory_is_an_error_and_leaves_nothing_behind(target, rung):
     shape = replace(SHAPES[5], max_batch=80000)
     ready(target, rung).train(np.arange(4), 4)  # now the threads have their stacks
     with memory_limit(2**29):
-        for _ in range(8):  # each call allocates what it can before it fails
-            with pytest.raises(OutOfMemory, match=r"[1-9]\d+ bytes asked"):
+        for _ in range(8):  # each call allocates memory before it fails
+            with pytest.raises(OutOfMemory, match=r"[1-9]\d+ bytes needed"):
                 Cnn(target, rung, shape)
         cnn = ready(target, rung)
         cnn.train(np.arange(8), 4)

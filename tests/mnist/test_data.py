@@ -84,7 +84,7 @@ def kept(tmp_path, monkeypatch):
 
 
 def unpacked(monkeypatch) -> list[str]:
-    """Return a list that receives the names of the files unpacked from now on."""
+    """Return a list that receives the names of all files unpacked later."""
     names = []
 
     def decompress(packed, real=gzip.decompress):

@@ -30,7 +30,7 @@ from weft.toolchain import native
 
 # Batch norm cancels a convolution's bias, so no test compares its value.
 SEEN = [name for name in SHAPES[-1].params if name not in ("conv1.bias", "conv2.bias")]
-# One parameter before each ReLU, and one before all of them.
+# These are one parameter before each ReLU, and one before all of them.
 SOME = ["bn1.weight", "bn2.bias", "fc1.bias", "conv2.weight"]
 
 

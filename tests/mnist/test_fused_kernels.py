@@ -1,4 +1,4 @@
-"""Each kernel of the fused step separately, against float64 of its own inputs.
+"""Each kernel of the fused step separately, against float64 from the same inputs.
 
 fused64.py explains the method, and derives the bounds. On the CPU the kernels are
 simulated, so batches are tiny there, and kernels for tensor cores have fewer cases.
@@ -36,8 +36,8 @@ def mixed() -> dict[str, np.ndarray]:
 
 
 def images(kind: str, batch: int) -> mnist.Split:
-    """Return a data set: one image of noise for each of the batch, or COUNT images of
-    noise, of digits, or of a constant except for one pixel."""
+    """Return a data set: one image of noise for each of the batch, or COUNT images.
+    These show noise, digits, or a constant except for one pixel."""
     digits = mnist.load("train").first(max(COUNT, batch if kind == "noise" else 0))
     pixels = np.zeros_like(digits.images)
     if kind in ("noise", "again"):
@@ -46,7 +46,7 @@ def images(kind: str, batch: int) -> mnist.Split:
         pixels = digits.images
     elif kind == "white":
         pixels += 255
-    elif kind == "pixel":  # each image has the pixel elsewhere, corners first
+    elif kind == "pixel":  # each image has the pixel at another place, corners first
         places = [0, 27, 27 * 28, 783, *range(100, 100 + 18 * COUNT, 18)][:COUNT]
         pixels.reshape(COUNT, -1)[np.arange(COUNT), places] = 255
     return mnist.Split(pixels, digits.labels)
@@ -80,7 +80,7 @@ def cases() -> list:
 
 
 def is_slow(target: str, rung: str, *images) -> bool:
-    """fp16 has the kernels of bf16; like images cover few lines that others do not.
+    """Return whether a case is slow; fp16 has bf16's kernels, like images add little.
 
     A large batch takes a second or more, since its tensor cores are simulated.
     """
@@ -101,7 +101,7 @@ def table(target: str) -> dict[str, native.Rung]:
 
 @lru_cache(maxsize=4)
 def looked(target: str, rung: str, kind: str, batch: int) -> Look:
-    """Take one step; any number that no kernel has written would be NaN."""
+    """Take one step; a number that no kernel has written is NaN."""
     split = images(kind, batch)
     order = np.resize(np.arange(len(split.labels))[::-1], batch)
     with mnist.Cnn(rung, target, max_batch=batch) as cnn:
@@ -128,7 +128,7 @@ def test_each_kernel_computes_what_float64_makes_of_its_inputs(
 @pytest.mark.parametrize("kind", only(["noise"], ["noise", "like"]))
 @pytest.mark.parametrize("rung", ["fused", "bf16"])
 def test_wrong_outputs_are_refused(rung, kind, kernel):
-    """Each array is tested separately: NaN, one wrong value, all off by 5 %."""
+    """Each array is tested with a NaN, one wrong value, and all values off by 5 %."""
     few_images = ("noise", 3 if rung == "fused" else 2)
     step = looked("cpu", rung, *(few_images if kind == "noise" else LIKE))
     kernel(step)

@@ -1,4 +1,4 @@
-"""The fused rungs beside PyTorch: at most FACTOR times as far from float64.
+"""The fused rungs' errors are at most FACTOR times PyTorch's, relative to float64.
 
 Both have the same precision and start each step from float64's weights, at full size.
 FACTOR is two, since either side's error in a step is one random draw of roundings. The
@@ -57,7 +57,7 @@ class Record:
 
     loss: list[float] = field(default_factory=list)  # relative errors of the losses
     plain: list[float] = field(default_factory=list)  # the largest error of any tensor
-    # Errors against a step with the same decisions.
+    # Errors relative to a step with the same decisions.
     alike: dict[str, list[float]] = field(default_factory=dict)
     gaps: list[torch.Tensor] = field(default_factory=list)
 

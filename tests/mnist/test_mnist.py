@@ -106,7 +106,7 @@ def test_training_is_the_twins_training(cnn):
 
 
 def clear_steps(weights, train, parts):
-    """Yield float64 steps in which rounding decides nothing, each with its images."""
+    """Yield float64 steps, with their images, in which rounding changes no decision."""
     model = Twin(**SMALL).double()
     model.load_state_dict({n: torch.from_numpy(w) for n, w in weights.items()})
     for part in parts:
@@ -254,7 +254,7 @@ def test_bad_models_are_refused(message):
 
 def test_out_of_memory_is_an_error():
     Cnn(**SMALL, max_batch=2).close()  # this call opens the library
-    with memory_limit(200 << 20), pytest.raises(weft.OutOfMemory, match="bytes asked"):
+    with memory_limit(200 << 20), pytest.raises(weft.OutOfMemory, match="bytes needed"):
         Cnn(max_batch=20_000)
 
 

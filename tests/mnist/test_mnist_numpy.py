@@ -1,4 +1,4 @@
-"""The NumPy model of lesson 15 against PyTorch, and its bound against mistakes."""
+"""Check lesson 15's NumPy model against PyTorch, and its bound against mistakes."""
 
 import functools
 import json

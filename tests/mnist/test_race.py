@@ -76,7 +76,7 @@ def test_errors_are_relative_and_a_nan_is_one(train):
     assert np.isnan(exact.errors(exact.loss, scaled)["gradient_error"])
 
 
-# The least error, below which the precision must be another one, and the greatest.
+# The minimum error, below which the precision must be another one, and the maximum.
 BOUNDS = {"fp32": (0, 1e-3), "bf16": (1e-3, 0.3), "fp16": (1e-4, 0.3)}
 
 
@@ -374,8 +374,8 @@ def test_compiling_ahead_starts_a_process_for_each_twin(monkeypatch):
     monkeypatch.setattr(race.subprocess, "Popen", Job)
     cells = [("fp32", 8), ("bf16", 16)]
     names = ["compile nchw", "eager nchw"]
-    # These start no process: the same code with a graph; one that times kernels; one
-    # that is unknown.
+    # These start no process: one has the same code with a graph, one times kernels, and
+    # one is unknown.
     more = ["compile+graph64", "compile+autotune nchw", "quick nchw"]
     race.warm_twins(cells, "cpu", [*names, *more], log.append)
     # Each process has its own thread, so their order varies.

@@ -13,7 +13,7 @@ from weft.mnist.weights import TRAINED, load_trained
 def test_the_weights_read_the_test_set_with_at_least_98_9_percent():
     test, reader = data.load("test"), Reader()
     right = 0
-    # The batches are those in which a training evaluates its model.
+    # The batches are those in which training evaluates its model.
     for first in range(0, len(test), 1000):
         images = torch.from_numpy(test.images[first : first + 1000])
         guesses = reader.forward(images.to(reader.device))["fc2"].argmax(1).cpu()

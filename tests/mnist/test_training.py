@@ -1,4 +1,4 @@
-"""Training, step by step against float64, and as a whole against PyTorch.
+"""Check training, step by step against float64, and as a whole against PyTorch.
 
 At lr 0.1 training is chaotic: within 50 steps, the loss of PyTorch's own fp32 differs
 by 0.4 from its float64. So every step starts from the float64 weights of that step, and
@@ -147,7 +147,7 @@ def test_a_flipped_filter_is_refused():
 
 @pytest.mark.parametrize("name", [n for n in initial_weights(0) if n != "fc2.bias"])
 def test_each_gradient_is_looked_at(name):
-    """Wrong gradients are NaN, zero, or not averaged over the batch."""
+    """The wrong gradients are NaN, zero, or not averaged over the batch."""
     want, loss, grads = small_step()
     for mistake in (grads[name] + np.nan, grads[name] * 0, grads[name] * 12):
         if name in ("conv1.bias", "conv2.bias") and not np.isnan(mistake).any():
@@ -165,14 +165,14 @@ def test_a_wrong_loss_is_refused():
 @pytest.mark.long
 @pytest.mark.slow
 def test_three_seeds_reach_the_accuracy_of_pytorch():
-    """Train 3 epochs at batch 64, lr 0.1: at least 98.5 % on both sides, 0.3 apart.
+    """Train 3 epochs at batch 64, lr 0.1: both sides reach 98.5 %, at most 0.3 apart.
 
     In fp32, five seeds have means of 98.74 to 98.80 % and standard deviations of 0.16
     to 0.22 % (race_nvidia_h100.json). So the mean of three seeds has a standard error
     of about 0.12 %, and 98.5 is two such errors below those means.
     """
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    # One thread: threads of a step that wait for cores of other tests take much longer.
+    # Use one thread: with several, a step may wait for cores that other tests use.
     settings = {"device": device, "iterations": 1, "progress": False, "threads": 1}
     ours, theirs = [], []
     for seed in range(3):

@@ -257,7 +257,7 @@ def test_a_launch_of_steps_is_float64s(train, uncompiled, rung):
 
 @pytest.mark.parametrize("rung", GRAPHS)
 def test_launches_train_as_single_steps_do(train, uncompiled, rung):
-    """Bit for bit, with a partial batch at the end, for any learning rate."""
+    """The bits are equal, with a partial batch at the end, for any learning rate."""
     twin, single = twin_of(train, rung), twin_of(train, rung).without_graph()
     # without_graph() runs a step to measure memory.
     single.set_weights(initial_weights(0, **SMALL))

@@ -2,9 +2,9 @@
 
     python tests/mutants [--only NAME ...] [--sample N] [--seed N] [--jobs N]
 
-equivalent.txt lists the mutants that are right answers, each below the reason. The run
+equivalent.txt lists the mutants that are right answers, with their reasons. The run
 fails on a mutant that passes and is not listed, or is listed and refused. It also fails
-on one that hangs, ends the process or raises an error that is not the lab's own.
+on a mutant that hangs, ends the process or raises an error that is not the lab's own.
 --sample: number of mutants, drawn by --seed.
 """
 

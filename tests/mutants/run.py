@@ -1,4 +1,4 @@
-"""A run: the mutants that pass, compared with the list of those that may."""
+"""Compare the mutants that pass with the list of those that may pass."""
 
 from pathlib import Path
 from random import Random

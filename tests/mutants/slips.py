@@ -1,8 +1,8 @@
 """Mutants of a function: its text with one slip each.
 
 A slip is a constant, a bound or an index off by one, a zero, another comparison or
-operator, exchanged indices, `and` for `or`, min() for max(), a condition without one of
-its sides or with a constant value, or a missing statement.
+operator, or exchanged indices. It may also be `and` for `or`, min() for max(), a
+condition without one of its sides or with a constant value, or a missing statement.
 """
 
 import ast
@@ -137,7 +137,7 @@ def _others(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def _exchanged(node: ast.Subscript) -> Iterator[ast.Subscript]:
-    """Yield a[row * n + col] with each two of its names exchanged."""
+    """Yield a[row * n + col] with each pair of its names exchanged."""
     names = [each for each in ast.walk(node.slice) if isinstance(each, ast.Name)]
     for at, first in enumerate(names):
         for other in names[at + 1 :]:

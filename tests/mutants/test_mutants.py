@@ -78,7 +78,7 @@ def test_a_run_fails_on_what_is_listed_or_passes_wrongly():
 
 
 def behave(how):
-    """A judge that refuses, accepts, hangs, dies or raises an error."""
+    """Behave like a judge that refuses, accepts, hangs, dies or raises an error."""
     if how == "hang":
         time.sleep(1000)
     if how == "die":

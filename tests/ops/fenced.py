@@ -21,7 +21,7 @@ from weft.toolchain import build, native
 
 PAGE = mmap.PAGESIZE
 LIBC = ctypes.CDLL(None, use_errno=True)
-KEPT = []  # the mappings must live as long as their pointers
+KEPT = []  # the mappings must outlive their pointers
 CONV_SIZES = [  # (n, ic, h, w, oc, kh, kw, padding) of each case
     *[(3, 1, 1, 9, 1, 1, 1, 3), (5, 1, 2, 3, 1, 1, 1, 40), (3, 1, 28, 28, 1, 28, 28, 0)]
 ]

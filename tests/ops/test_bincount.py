@@ -28,7 +28,7 @@ def count_keys(x: torch.Tensor, bins: int) -> torch.Tensor:
 
 @pytest.fixture
 def library():
-    """The library; a test may change the order and the number of its threads."""
+    """Yield the library, and reset the order and the number of its threads."""
     library = native.library("bincount", "cpu")
     yield library
     library.call("weft_set_order", 0)

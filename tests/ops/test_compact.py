@@ -16,7 +16,7 @@ RUNGS = [rung.name for rung in native.rungs("compact")]
 UNORDERED = "atomic", "ballot"
 ORDERED = [rung for rung in RUNGS if rung not in UNORDERED]
 PIECE = 1 << 14  # numbers of a piece of kernels/reference/compact.c
-CACHED = 1 << 22  # from so many numbers on, it writes past the caches
+CACHED = 1 << 22  # with this many numbers or more, its stores bypass the caches
 
 
 def draw(count: int, seed: int = 0) -> torch.Tensor:
@@ -138,6 +138,7 @@ def test_what_it_refuses():
         lib.call("weft_compact", 0, *arguments)
 
 
+@pytest.mark.slow
 def test_the_last_rung_moves_what_it_must():
     (row,) = counted.rows("compact", [2**14], ["look_back"])
     assert 0.98 < row["over_floor"] < 1.05 and row["kernels"] == 1
@@ -148,7 +149,7 @@ def test_the_rungs_are_ranked_by_their_bytes():
     rows = {row["rung"]: row for row in counted.rows("compact", [2**15])}
     assert next(iter(rows)) == "look_back"
     assert rows["three_kernels"]["over_floor"] > 1.6
-    # A number kept costs an atomic addition, or 32 numbers read do.
+    # Each kept number costs an atomic addition, or every 32 numbers read cost one.
     assert rows["atomic"]["atomics"] == pytest.approx(2**14, rel=0.05)
     assert rows["ballot"]["atomics"] == 2**10
 

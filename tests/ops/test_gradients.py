@@ -51,7 +51,7 @@ def test_check_numeric_refuses(why):
 
 
 class Rounded(torch.autograd.Function):
-    """A matrix product whose gradients come from numbers rounded to 11 bits."""
+    """A matrix product whose gradients are computed from numbers rounded to 11 bits."""
 
     @staticmethod
     def forward(ctx, a, b):

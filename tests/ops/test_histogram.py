@@ -27,7 +27,7 @@ def count_bytes(x: torch.Tensor) -> torch.Tensor:
 
 @pytest.fixture
 def library():
-    """The library; a test may change the order and the number of its threads."""
+    """Yield the library, and reset the order and the number of its threads."""
     library = native.library("histogram", "cpu")
     yield library
     library.call("weft_set_order", 0)
@@ -115,13 +115,13 @@ def test_the_additions_and_the_lanes_that_wait(monkeypatch):
     for rung in ("shared", "vector", "copies"):
         for rows in (random, equal):
             assert rows[rung]["shared_atomics"] == count, rung
-    # The fullest of 32 banks has 3.5 of 32 random lanes; one bank has all equal ones.
+    # Of 32 random lanes, the fullest of 32 banks has 3.5; equal ones share one bank.
     requests = count // 32
     for rung in ("shared", "vector"):
         assert random[rung]["bank_conflicts"] == pytest.approx(2.5 * requests, rel=0.05)
         assert equal[rung]["bank_conflicts"] == 31 * requests
         assert equal[rung]["atomics"] == 256 * (random[rung]["atomics"] // 256) / 256
-    # 32 random bytes are 30.1 different ones.
+    # 32 random bytes have 30.1 different values.
     different = 256 * (1 - (255 / 256) ** 32)
     aggregated = random["aggregated"]["shared_atomics"]
     assert aggregated == pytest.approx(different * requests, rel=0.01)

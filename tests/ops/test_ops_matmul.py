@@ -158,7 +158,7 @@ def test_gradients_of_everything(shapes, rung, way, device):
     doubles = [x.double() for x in (a, b, c, bias)]
     wants = gradients(*doubles, -2.0, dy)
     sizes = gradients(*(x.abs() for x in doubles), 2.0, dy.abs())
-    # A term is rounded in the product, by alpha, and in the sum over a shared batch.
+    # Each term is rounded in the product, by alpha, and in the sum over a shared batch.
     batch, (m, n) = max(c[..., 0, 0].numel(), 1), c.shape[-2:]
     for x, want, size, terms in zip(
         inputs, wants, sizes, (n + 1 + batch, m * batch + 1, 1, m * batch)

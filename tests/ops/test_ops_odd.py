@@ -65,7 +65,7 @@ class Call:
 
 
 def first(y: Any) -> Any:
-    """Return the first of several results: the numbers, in front of their places."""
+    """Return the first of several results: the numbers, which precede their places."""
     return y[0] if isinstance(y, tuple) else y
 
 
@@ -117,7 +117,7 @@ def filled(value: float) -> Callable[[torch.Tensor], torch.Tensor]:
     return fill
 
 
-# Arrays that PyTorch accepts: the op returns the same numbers, or refuses by name.
+# PyTorch accepts these arrays: the op returns the same numbers, or refuses by name.
 SAME = {
     "flipped": lambda x: x.flip(0),
     "column slice": lambda x: torch.cat([x, x], -1)[..., : x.shape[-1]],
@@ -351,6 +351,6 @@ def test_a_declaration_that_is_new_is_read_after_a_reload(monkeypatch):
     plan = op.plan
     assert op.plan is plan
     monkeypatch.setattr(weft.toolchain.native, "ffi", object())
-    # This object stands for a header that was read again; it has no types.
+    # This object replaces a header that was read again; it has no types.
     with pytest.raises(AttributeError):
         _ = op.plan

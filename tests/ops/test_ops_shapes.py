@@ -17,7 +17,7 @@ import weft
 from weft import ops
 from weft.ops.cases import OPS, find_op
 
-# PyTorch warns about means of nothing, and about weights without elements.
+# PyTorch warns about means of empty arrays, and about weights without elements.
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 NUMBERS = {
@@ -36,7 +36,7 @@ def is_float(x: Any) -> bool:
 
 
 def first(y: Any) -> torch.Tensor:
-    """Return the first of several results: the numbers, in front of their places."""
+    """Return the first of several results: the numbers, which precede their places."""
     return y[0] if isinstance(y, tuple) else y
 
 
@@ -64,7 +64,7 @@ def result(function: Callable, args: Sequence[Any], gradients: bool) -> Found:
 
 
 def exactly(twin: Callable, args: Sequence[Any], gradients: bool) -> Found:
-    """Return what outcome() returns, for PyTorch's function in float64."""
+    """Return the same as result(), for PyTorch's function in float64."""
     try:
         return result(twin, [x.double() if is_float(x) else x for x in args], gradients)
     except (RuntimeError, ValueError, IndexError) as error:
@@ -183,7 +183,7 @@ SHAPES = [  # the shapes of a and b
     *[((1, 4, 6), (5, 6, 3)), ((2, 5, 4, 6), (2, 5, 6, 3)), ((2, 5, 4, 6), (6, 3))],
     *[((2, 5, 4, 6), (5, 6, 3)), ((2, 1, 4, 6), (1, 5, 6, 3)), ((4, 6), (2, 5, 6, 3))],
     *[((6,), (2, 5, 6, 3)), ((2, 1, 2, 4, 6), (3, 1, 6, 3)), ((1, 1, 4, 6), (1, 6, 3))],
-    # Shapes with sizes of 0.
+    # These shapes have sizes of 0.
     *[((0, 6), (6, 3)), ((4, 0), (0, 3)), ((4, 6), (6, 0)), ((0,), (0,))],
     *[((0, 0), (0, 0)), ((0, 4, 6), (6, 3)), ((1, 4, 6), (0, 6, 3))],
     *[((2, 4, 0), (2, 0, 3)), ((4, 0), (0,)), ((2, 0, 4, 6), (6, 3))],
@@ -213,7 +213,7 @@ def test_matmul_adds_c_and_a_bias_in_any_shape(a, b):
         return weft.matmul(a, b, **options, **named)
 
     torch.manual_seed(0)
-    columns = b[1:][-1:]  # none, if b is a vector
+    columns = b[1:][-1:]  # no columns if b is a vector
     a, b = torch.randn(a), torch.randn(b)
     args = [a, b, torch.randn((a @ b).shape), torch.randn(columns)]
     for gradients in (False, True):

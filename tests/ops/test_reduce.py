@@ -1,4 +1,4 @@
-"""reduce: which rungs give the same bits, how exact they are, and odd inputs."""
+"""reduce: rungs with the same bits, their errors, and odd inputs."""
 
 import numpy as np
 import pytest

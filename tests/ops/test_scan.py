@@ -1,4 +1,4 @@
-"""scan: odd numbers, addresses and lengths, and which rungs give the same bits."""
+"""scan: odd numbers, addresses and lengths, and rungs with the same bits."""
 
 import numpy as np
 import pytest
@@ -87,7 +87,7 @@ def test_pieces_of_plain_c(flags, count):
 
 
 def test_more_tiles_than_one_block_scans_at_once():
-    # 1200 sums of tiles, and windows of 32 tiles.
+    # The array has 1200 tiles, and so more than one window of 32 tiles.
     x = draw(300_001)
     for rung in ("kogge_stone", "fixed_order"):
         want_scan(x, rung)
@@ -111,7 +111,7 @@ def test_the_bits_depend_on_no_order_of_blocks(rung, library):
 
 @pytest.mark.parametrize("rung", ONE_KERNEL)
 def test_no_block_waits_for_one_that_cannot_begin(rung, library):
-    """On one thread, the blocks of the last tiles begin first, about 32 of them."""
+    """On one thread, about 32 blocks of the last tiles begin first."""
     small_tiles = rung in ("chained", "look_back", "look_back_warp")
     tile = 1024 if small_tiles else {"fixed_order": 8192, "bulk": 16384}.get(rung, 4096)
     x = draw(45 * tile)
@@ -159,7 +159,7 @@ def add_tiles(sums: np.ndarray) -> np.ndarray:
 def test_the_prefixes_of_fixed_order_are_those_of_a_tree(tiles):
     x = draw(tiles, 8192)
     first = weft.scan(x.view(-1), True, rung="fixed_order")[::8192]
-    # Behind two tiles of zeros, the next number's prefix is the tile's sum.
+    # After two tiles of zeros, the next number's prefix is the tile's sum.
     alone = torch.zeros(3 * 8192)
     sums = []
     for tile in x:
@@ -218,7 +218,7 @@ def test_sizes_that_no_grid_covers_are_refused_with_the_numbers(library):
 @pytest.mark.slow
 def test_more_than_2_to_the_31_numbers():
     want_memory(10)
-    x = torch.zeros(2**31 + 5)  # what is only read takes no memory
+    x = torch.zeros(2**31 + 5)  # pages that are only read take no memory
     x[-3] = x[7] = 1.0
     y = weft.scan(x, rung="reference")
     assert y[6] == 0 and y[7] == y[2**31] == 1 and y[-4] == 1 and y[-3] == y[-1] == 2

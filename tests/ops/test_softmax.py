@@ -43,8 +43,8 @@ def test_odd_rows_are_those_of_pytorch(rung):
         *([1e-42, -1e-42, 0], [-0.0, 0.0, -0.0]),
     ]
     x = torch.tensor(rows, dtype=torch.float32)
-    # Each row also in the middle of a row that several lanes and warps share, or the
-    # pieces of plain C, which keeps exponentials of up to 262,144 numbers.
+    # The lengths also fill rows that several lanes and warps share, and pieces of plain
+    # C, which keeps exponentials of up to 262,144 numbers.
     lengths = [1100] + [70_001, 270_001] * (rung == "reference")
     rows_of = {cols: torch.full((len(rows), cols), -INFINITY) for cols in lengths}
     for cols, wide in rows_of.items():
@@ -94,7 +94,7 @@ def test_groups_of_blocks_take_one_row_after_the_other(cols):
 @pytest.mark.parametrize("cols", [64, 1100, 9000])
 @pytest.mark.parametrize("rung", [name for name in RUNGS if name != "split_rows"])
 def test_equal_numbers_of_a_row_have_equal_results(rung, cols):
-    """All lanes and warps merge to the same bits. A part of a split row does not."""
+    """All lanes and warps merge to the same bits. The parts of a split row do not."""
     half = 3 * draw(2, cols // 2)
     y = weft.softmax(torch.cat([half, half.flip(1)], 1), rung=rung)
     assert torch.equal(y, y.flip(1))
@@ -171,7 +171,7 @@ def test_sizes_that_no_grid_covers_are_refused_with_the_numbers():
 @pytest.mark.slow
 def test_more_than_2_to_the_31_numbers():
     want_memory(10)
-    x = torch.zeros(2**16 + 1, 2**15)  # what is only read takes no memory
+    x = torch.zeros(2**16 + 1, 2**15)  # pages that are only read take no memory
     x[-1, -1] = 2.0
     y = weft.softmax(x)
     torch.testing.assert_close(y[-1], x[-1].softmax(-1))

@@ -15,20 +15,20 @@ from weft.toolchain import native
 
 RUNGS = [rung.name for rung in native.rungs("sort")]
 TILE = 8192  # keys of a tile of kernels/sort/tile.cuh
-CACHED = 1 << 22  # from so many keys on, plain C writes past the caches
+CACHED = 1 << 22  # with this many keys or more, plain C bypasses the caches
 COUNTS = [1, 2, 31, 32, 33, TILE - 1, TILE, 2 * TILE + 1]
 SPECIAL = [float("nan"), float("inf"), -float("inf"), -0.0, 0.0, 1e-45, -1e-45]
 
 
 def draw(count: int, below: int = 2**32, seed: int = 0) -> torch.Tensor:
-    """Draw words, int32: of all bits, or of whole numbers from 0 on."""
+    """Draw int32 words: any bits, or whole numbers from 0 to below - 1."""
     generator = torch.Generator().manual_seed(seed)
     words = torch.randint(below, (count,), generator=generator)
     return words.to(torch.uint32).view(torch.int32)
 
 
 def draw_floats(count: int, seed: int = 0) -> torch.Tensor:
-    """Draw floats of which each kind of special number is a part, with any bits."""
+    """Draw floats of any bits, which include each kind of special number."""
     x = draw(count, seed=seed).view(torch.float32).clone()
     x[::3] = torch.tensor(SPECIAL).repeat(count)[: len(x[::3])]
     return x
@@ -140,7 +140,7 @@ def test_plain_c_has_the_same_bits_for_any_number_of_threads(count, threads, lib
 
 @pytest.mark.parametrize("count", only([2**17], [2**17, CACHED + 1]))
 def test_plain_c_sorts_keys_of_which_most_have_one_digit(count):
-    """One bucket has most keys, so all threads sort from the least digit."""
+    """One bucket has most keys, so all threads sort from the lowest digit."""
     x = draw(count, below=2**20)
     x[::100] -= 2**31
     want_sorted(x, "reference")
@@ -150,7 +150,7 @@ def test_plain_c_sorts_keys_of_which_most_have_one_digit(count):
 @pytest.mark.slow
 @pytest.mark.parametrize("shifts", [(0, 0), (1, 1), (3, 0), (0, 2)])
 def test_plain_c_writes_lines_at_any_address(shifts):
-    """Long arrays leave in lines of 64 bytes; nothing around them changes."""
+    """Long arrays are written in lines of 64 bytes; nothing around them changes."""
     x, count = draw(CACHED, below=50_000), CACHED
     rooms = [torch.full((count + 40,), -7, dtype=torch.int32) for _ in shifts]
     y, order = (room[s : s + count] for room, s in zip(rooms, shifts))
@@ -207,8 +207,8 @@ def test_what_the_launcher_refuses():
 @pytest.mark.slow
 def test_the_last_rung_reads_the_keys_five_times():
     (row,) = counted.rows("sort", [2**14], ["onesweep"])
-    # A run of 32 keys touches (32 + 7) / 8 sectors on average, not 4, and often lies
-    # in two requests.
+    # A run of 32 keys touches (32 + 7) / 8 sectors on average, not 4, and often spans
+    # two requests.
     assert 1 < row["over_floor"] < 1.25 and row["kernels"] == 5
 
 

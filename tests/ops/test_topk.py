@@ -1,4 +1,4 @@
-"""topk: ties, special numbers, orders of rows and of threads, and all its ways."""
+"""topk: ties, special numbers, orders of rows and threads, and all its paths."""
 
 import numpy as np
 import pytest
@@ -13,8 +13,8 @@ from weft.toolchain import native
 
 RUNGS = [rung.name for rung in native.rungs("topk")]
 KERNELS = RUNGS[1:]
-SHARED = 1 << 16  # numbers from which threads of plain C share a row
-SECTOR = 8  # numbers of a sector, as the sample of "filtered" reads them
+SHARED = 1 << 16  # minimum length of a row that threads of plain C share
+SECTOR = 8  # numbers in a sector, the unit of the sample of "filtered"
 
 
 def draw(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -78,7 +78,7 @@ def test_every_schedule_gives_the_same_bits(rung, schedules):
 
 
 def fool_sample(columns: int, low: float) -> torch.Tensor:
-    """Return a row whose numbers are above `low` only where no sample looks.
+    """Return a row whose numbers exceed `low` only where no sample reads.
 
     A sample begins with a sector whose number is a multiple of a power of 2.
     """
@@ -158,6 +158,7 @@ def test_what_it_refuses():
             lib.call("weft_topk", 0, *arguments)
 
 
+@pytest.mark.slow
 def test_the_last_rung_moves_what_it_must():
     (row,) = counted.rows("topk", [1024], ["batched"])
     assert row["over_floor"] == 1 and row["kernels"] == 1

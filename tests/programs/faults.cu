@@ -1,5 +1,5 @@
-/* faults.cu -- a kernel's faults are CUDA errors: the same ones as on a GPU,
- * from the same calls, and they last. argv[1] selects the fault. */
+/* faults.cu -- a kernel's faults are CUDA errors: the same errors as on a GPU,
+ * from the same calls, and they persist. argv[1] selects the fault. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>

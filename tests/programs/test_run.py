@@ -58,7 +58,7 @@ def weft(*words: str, **options) -> subprocess.CompletedProcess:
     return subprocess.run(command, **options)
 
 
-@pytest.mark.parametrize("name", only(["language.cu"], PRINTS))
+@pytest.mark.parametrize("name", only(["passes.cu"], PRINTS))
 @pytest.mark.parametrize("order", only(["forward"], ["forward", "reverse", "7"]))
 def test_a_program_prints_the_expected_lines(name, order):
     result = weft(name, *OPTIONS, "--order", order)
@@ -148,7 +148,7 @@ int main() {
 @pytest.mark.slow
 @pytest.mark.parametrize("terminal", [False, True])
 def test_the_command_in_an_overruns_message_shows_the_line(terminal, tmp_path):
-    """The message names the kernel, the thread, and a command that can be typed."""
+    """The message names the kernel, the thread, and a complete command."""
     (tmp_path / "over it.cu").write_text(OVER)
     words = [sys.executable, "-m", "weft", "run", "over it.cu", "-O0"]
     terminal_end, program_end = os.openpty() if terminal else os.pipe()

@@ -23,9 +23,9 @@ from weft import load_cuda
 
 @dataclass(eq=False)
 class Case:
-    """An answer. given: a Python function, or CUDA C as a text. says: a pattern of a
+    """An answer. given: a Python function, or CUDA C as a text. says: a pattern for a
     wrong answer's refusal; where: whether the refusal names an element or a thread.
-    taught: whether a lesson or a hint teaches this method, so that every score must
+    taught: whether a lesson or a hint teaches this method; if so, every score must
     allow it."""
 
     puzzle: str

@@ -56,7 +56,7 @@ MORE = Score((CountRow("reads per thread", 2, 1),))
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """Each test has a cache folder and a session of its own."""
+    """Give each test a separate cache folder and session."""
     monkeypatch.delenv("WEFT_SMALL", raising=False)
     monkeypatch.setattr(store, "_root", tmp_path)
     new_session(monkeypatch)
@@ -502,5 +502,5 @@ def test_the_puzzle_that_completes_a_group_gets_the_groups_cloth():
     wide = cloth(make_puzzle(first))
     assert wide.name == f"gamp of {len(middle) + 2} bands" and "memory" in str(wide)
     solve("map")
-    assert "gamp" not in cloth(make_puzzle(first)).name  # the puzzle was shown before
+    assert "gamp" not in cloth(make_puzzle(first)).name  # the gamp was shown before
     assert "gamp" in cloth(make_puzzle(last)).name  # the last puzzle shows it again

@@ -108,7 +108,7 @@ FEW = {
 OPS = tuple(FEW)  # ops that have bodies in Python
 
 
-# Each launch of scan has 256 threads and 17 barriers, and histogram's have 2.
+# Each launch of scan has 256 threads and 17 barriers; those of histogram have 2.
 LEAST = [op for op in OPS if op not in ("histogram", "scan")]
 
 
@@ -237,7 +237,7 @@ def test_every_naive_kernel_has_a_body_with_its_parameters():
         text = re.sub(r"/\*.*?\*/", "", (ROOT / path).read_text(), flags=re.S)
         listed = re.search(rf"void {name}\((.*?)\)", text, re.S)[1]
         parameters = [re.search(r"\w+$", p)[0] for p in listed.split(",")]
-        # Without the struct of extra arguments.
+        # The struct of extra arguments does not count.
         parameters = [p for p in parameters if p != "x" or body != "matmul"]
         own_names = inspect.signature(all_bodies[body]).parameters
         assert [p.rstrip("_") for p in own_names] == parameters, name

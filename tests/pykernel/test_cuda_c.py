@@ -144,7 +144,7 @@ def test_what_is_said_of_a_later_compilation_is_told_at_pythons_line(monkeypatch
             def launch(*args):
                 load_cuda(text, target="cpu", **options)
 
-            # The same launch for any grid and block.
+            # This returns the same launch for any grid and block.
             self.scaled = defaultdict(lambda: launch)
 
     monkeypatch.setattr(sys.modules["weft.pykernel.to_cuda.cuda_c"], "load_cuda", Late)

@@ -25,7 +25,7 @@ from weft.toolchain import build
 MEASURED = json.loads(
     (Path(__file__).parents[1] / "kernels/simt/undefined.json").read_text()
 )
-COLUMNS = {  # for each result type: its name in C, its bits, is it signed
+COLUMNS = {  # for each result type: its name in C, its bits, whether it is signed
     **{"char": ("signed char", 8, True), "uchar": ("unsigned char", 8, False)},
     **{"short": ("short", 16, True), "ushort": ("unsigned short", 16, False)},
     **{"int": ("int", 32, True), "uint": ("unsigned", 32, False)},

@@ -82,7 +82,8 @@ def test_a_lessons_kernel_is_right(kernel):
 
 @pytest.mark.parametrize("device", ["cpu", *["cuda"] * HERE])
 def test_names_mean_what_they_mean(device):
-    """Kernels use cuda by another name, its parts, helpers, two arrays on a line."""
+    """Kernels use cuda by another name, its parts, helpers, and two arrays on a
+    line."""
     a = torch.arange(8, dtype=torch.float32, device=device)
     c = torch.zeros(8, device=device)
     numba_jit(halves)[2, TILE](c, a, 8)
@@ -833,7 +834,7 @@ def test_what_the_linker_says_of_shared_memory():
     assert "49152" in str(explanation) and "\n" not in str(explanation)
 
 
-# Messages of numba-cuda in Colab: its own linker, nvJitLink, and the driver.
+# Messages of numba-cuda in Colab: from its own linker, nvJitLink, and the driver.
 TOO_NEW = {
     "LinkerError": "[222] Call to cuLinkAddData results in CUDA_ERROR_UNSUPPORTED_PTX_"
     "VERSION\nptxas application ptx input, line 9; fatal   : Unsupported .version 8.5; "

@@ -1,7 +1,7 @@
 """Shortcuts for plain loops and repeated blocks do not change any report.
 
-A launch with a trace examines every access separately. Without a trace, plain loops are
-known by their first elements, and blocks by earlier blocks that they resemble.
+A launch with a trace examines every access separately. Without a trace, a plain loop is
+recognised by its first elements, and a block by an earlier block that it resembles.
 """
 
 import numpy as np

@@ -472,7 +472,7 @@ def test_a_launch_that_is_over_is_not_ended(monkeypatch):
 
     monkeypatch.setattr(watchdog, "AGAIN", 0.02)
     watch = launch()
-    for _ in range(500):  # TooLong would arrive here
+    for _ in range(500):  # TooLong would be raised here
         if watch not in watchdog._watcher.watches:
             break
         time.sleep(0.01)

@@ -47,7 +47,7 @@ def test_findings_do_not_depend_on_the_order_of_threads(case):
     runs = [report_of(case, order).findings for order in ORDERS]
     places = [{(f.kind, f.line, f.other_line, f.array) for f in one} for one in runs]
     assert places[0] == places[1] == places[2]
-    # Races between blocks name the blocks in running order; other texts are equal.
+    # Races between blocks name these in execution order; other texts are equal.
     texts = [{f.text for f in one if f.thread is not None} for one in runs]
     assert texts[0] == texts[1] == texts[2]
 

@@ -96,7 +96,7 @@ def test_a_thread_does_not_take_for_unknown_what_another_looks_up(monkeypatch):
         assert begun.acquire(timeout=10)
         second = pool.submit(places.find_places, "/nowhere/k.so", [16])
         second.add_done_callback(lambda _: begun.release())
-        # The other thread looks up a place, or has an answer.
+        # The other thread is looking up a place, or already has an answer.
         assert begun.acquire(timeout=10)
         go_on.set()
         assert first.result() == second.result() == {16: [frame]}
@@ -122,7 +122,7 @@ LINE = "    if (i < n) out[i] = a[i] + b[i] * s[ty][threadIdx.x];"
         ("    b[0] = __ldg(a + i);", 0, "a", "k", "a + i"),
         ("\tatomicAdd(&out[0], a[i]);", 0, "out", "atomicAdd", "atomicAdd"),
         ('    s["größe"] = 1; out[i] = 2;', 30, "", "", "out[i]"),
-        # The array has an index's name. Columns of a one-line kernel are lost.
+        # The array has an index's name. The report of a one-line kernel has no columns.
         ("__global__ void k(int *x) { x[threadIdx.x] = 1; }", 90, "x", "", "x[thre"),
     ],
 )

@@ -1,4 +1,4 @@
-"""table(): rows of a lesson as HTML, and as text."""
+"""table() shows rows of a lesson as HTML and as text."""
 
 import re
 

@@ -531,7 +531,7 @@ def test_a_wait_names_its_block_its_element_and_the_value(empty, value):
     fault = hang(kernel, flag, 200, grid=200, order="reverse")
     said = re.match(
         r"chain: after 0\.3 s, thread 0 of block (\d+) still waits for flag\[(\d+)\], "
-        r"whose value was (\w+) at each of \d+ looks \(cell, line 5\)",
+        r"whose value was (\w+) at each of \d+ reads \(cell, line 5\)",
         str(fault),
     )
     assert said, str(fault)

@@ -34,7 +34,7 @@ def read_bars(svg):
 def test_only_the_last_pass_writes(at, said):
     svg = play_passes(NUMBERS, ["maximum", "sum", "quotients"]).svg((at,))
     assert f"{said} so far" in read_texts(svg)
-    # A cursor for each pass that has begun.
+    # Each pass that has begun has a cursor.
     assert svg.count("<circle") == math.ceil(at / 4)
 
 

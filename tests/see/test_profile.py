@@ -1,4 +1,4 @@
-"""ncu's counters beside the CPU's; a script replaces ncu."""
+"""ncu's counters next to the CPU's; a script replaces ncu."""
 
 import json
 import re
@@ -48,7 +48,7 @@ for metric in metrics:
 
 @pytest.fixture
 def fake_ncu(monkeypatch, tmp_path):
-    """A fake ncu; the fixture is a function that sets its messages in NCU_SAYS."""
+    """Install a fake ncu; return a function that sets its messages in NCU_SAYS."""
     script = tmp_path / "ncu"
     script.write_text(f"#!{sys.executable} -S\n{FAKE_NCU}")
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
@@ -180,7 +180,7 @@ def test_atomics_are_ncus_reductions_and_atomics_together():
 
 
 def test_instructions_that_a_predicate_disables_are_not_requests():
-    """ncu counts disabled instructions as executed, but they take no wavefront."""
+    """ncu counts disabled instructions as executed, although they take no wavefront."""
     needed = {m.name: m for m in ncu.COUNTS}["shared load wavefronts needed"]
     (turns,), (conflicts,) = needed.ncu, needed.less
     assert ncu.ncu_names([needed]) == [turns, conflicts]

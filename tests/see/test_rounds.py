@@ -80,7 +80,7 @@ def test_a_request_covers_as_many_sectors_as_a_lane_has_bytes(at, width):
         re.fullmatch(rf"{width} bytes? per lane: {requests} requests? .*", text)
         for text in words
     )
-    # A line for each lane, to the bytes of the first request.
+    # Each lane has a line to its bytes of the first request.
     (path,) = re.findall(r'<path d="((?:M[^"L]+L[^"M]+){32})"', svg)
     ends = [float(x) for x in re.findall(r"L([\d.]+) ", path)]
     assert ends == sorted(ends)

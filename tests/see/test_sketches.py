@@ -15,7 +15,7 @@ NUMBERS = [3, 1, 7, 0, 4, 1, 6, 3]
 
 @pytest.fixture
 def draw_texts(monkeypatch):
-    """A function that draws and returns the picture's texts in the order of drawing."""
+    """Return a function that draws, and returns the texts in the order of drawing."""
     figures = []
     monkeypatch.setattr(view, "show_figure", figures.append)
 

@@ -1,4 +1,4 @@
-"""torch_kernels(): vendors' names are explained correctly; rows list what ran."""
+"""torch_kernels() explains vendors' names correctly, and lists the kernels that ran."""
 
 import importlib
 import json

@@ -1,4 +1,4 @@
-"""The picture of memory places boxes and arrows as a program's output describes."""
+"""The picture of memory has the boxes and arrows that a program's output describes."""
 
 import base64
 import re
@@ -65,7 +65,7 @@ def test_a_thread_that_does_nothing_is_pale(monkeypatch):
 
 @pytest.fixture
 def figures(monkeypatch):
-    """The outputs of the figures that a test shows."""
+    """Return the outputs of the figures that a test shows."""
     outputs = []
     monkeypatch.setattr(
         "IPython.display.display", lambda data, **_: outputs.append(data)

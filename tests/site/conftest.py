@@ -36,7 +36,7 @@ def build_site(folder):
 
 
 @pytest.fixture
-def visit(browser, site):  # Without a browser, no site is built.
+def visit(browser, site):  # without a browser, no site is built
     """Return a function that opens a page, and lists its requests and errors."""
 
     def visit(name, query="", **options):

@@ -1,7 +1,7 @@
 """Outputs work in Colab: in a frame of another origin, on a dark page.
 
 Colab sets html[theme=dark] on the frame's root and colors its body; the frame may run
-scripts, but has an origin of its own. The colors here are those of its two themes.
+scripts, but has a separate origin. The colors here are those of its two themes.
 """
 
 import base64
@@ -16,7 +16,7 @@ from weft import cuda, show
 from weft.lessons.widgets import paint
 
 THEMES = {"dark": ("#e3e3e3", "#383838"), "light": ("#1f1f1f", "#ffffff")}
-# Stands in for anywidget's model: it answers each request for a picture.
+# This code replaces anywidget's model: it answers each request for a picture.
 HOST = """<div id="widget"></div><script type="module">
 const code = URL.createObjectURL(new Blob([CODE], {type: "text/javascript"}));
 const widget = (await import(code)).default;

@@ -27,7 +27,7 @@ SIZES = {390: 844, 1400: 900}
 def test_a_page_keeps_the_rules(visit, kind, width):
     name, _, query = PAGES[kind].partition("?")
     size = {"width": width, "height": SIZES[width]}
-    # Without motion, no colour is on its way to another one.
+    # Without motion, no colour is in transition.
     look = {"viewport": size, "color_scheme": "light", "reduced_motion": "reduce"}
     page = visit(name, f"?{query}", **look)
     if kind == "search":

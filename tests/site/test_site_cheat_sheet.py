@@ -1,4 +1,4 @@
-"""The cheat sheet: its calls exist, its limits are the lab's, it fits on one sheet."""
+"""The cheat sheet fits on one sheet, its calls exist, and its limits are the lab's."""
 
 import re
 

@@ -51,7 +51,7 @@ def test_an_error_in_a_notebook_ends_with_its_address():
     ]
     fault = weft.KernelFault("k: thread 0 writes x[4]")
     assert explain(fault)
-    fault.report = Report("k", (1,), (1,))  # a report has links of its own
+    fault.report = Report("k", (1,), (1,))  # a report has its own links
     assert not explain(fault)
     assert not explain(ValueError("n=0"))
 

@@ -14,7 +14,7 @@ PAGES = (
     *(LESSON, START, "15a_mnist.html"),
 )
 # The front page's code has three places to tap in its lines; the buttons below are the
-# same. What is inert belongs to a picture.
+# same. Inert elements belong to a picture.
 FIND_TARGETS = """() => {
   const found = [];
   const walk = (root) => {

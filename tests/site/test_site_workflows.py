@@ -1,4 +1,4 @@
-"""The workflows start only what the checkout has: targets, options, folders."""
+"""The workflows use only targets, options and folders that the checkout has."""
 
 import re
 import shlex

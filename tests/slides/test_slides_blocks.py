@@ -1,4 +1,4 @@
-"""The blocks of a deck: pieces of code, folds, outputs, tags."""
+"""The blocks of a deck: pieces of code, folds, outputs and tags."""
 
 import html
 import math

@@ -1,4 +1,4 @@
-"""Times of a machine that others use: how they are found, and what pictures show."""
+"""Times on a machine that others use: their detection, and their marks in pictures."""
 
 import os
 import subprocess
@@ -39,7 +39,7 @@ def no_option(monkeypatch):
 
 @pytest.fixture
 def shared(monkeypatch):
-    """Let every measurement find that a thread waited for 38 % of its time."""
+    """Make every measurement report that a thread waited for 38 % of its time."""
     monkeypatch.setattr(CoreWait, "share", lambda self: 0.38)
 
 

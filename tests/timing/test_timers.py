@@ -180,7 +180,7 @@ def test_cool_calls_get_pauses_in_proportion_to_their_length(monkeypatch):
 
     clock = Resting([5.0])
     monkeypatch.setattr(race, "timer_named", lambda name, device: clock)
-    # Seconds of a burst of each contender.
+    # The seconds of each contender's burst.
     lengths = {"none": 0.0, "short": 1e-3, "long": 21e-3}
     three = {
         name: race.Contender(lambda i: None, calls=1, burst=seconds)

@@ -37,7 +37,7 @@ def run_python(script: str, lib=build.ROOT / "lib", **env: str):
     )
 
 
-# nvcc takes 3 to 15 s for each rung of the ladder from 03 on.
+# nvcc takes 3 to 15 s for each rung of the ladder from 03 upwards.
 LADDER = {p for p in CU if re.match(r"matmul/\d\d_", f"{p.parent.name}/{p.name}")}
 DEAR = {p for p in LADDER if p.name >= "03"}
 
@@ -57,7 +57,7 @@ def accept_device_code(path, sm: str, out) -> None:
     """
     command = build._make_command(path, build.Flavour("cuda", sm=sm))
     command[command.index("-c")] = "-cubin"
-    # Nvcc accepts only one of these levels.
+    # nvcc accepts only one of these levels.
     if not any("ptxas" in word for word in command):
         command += fast_nvcc()
     proc = subprocess.run([*command, "-o", out, path], text=True, capture_output=True)
@@ -75,7 +75,7 @@ def test_nvcc_accepts_a_cu_without_a_warning(path, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("path", CU, ids=lambda p: p.stem)
 def test_nvcc_accepts_every_cu_for_every_architecture(path, tmp_path):
-    """For one architecture, compile optimized device code and the host's code.
+    """For one architecture, compile the optimized device code and the host's code.
 
     For the others, only compile the device code; the slow rungs only for the oldest.
     """
@@ -181,7 +181,7 @@ def test_a_changed_kernel_is_rebuilt_and_reloaded_in_the_same_process(checkout):
     assert values == ["2.0", "4.0", "8.0", "16.0", "32.0", "64.0"], process.stderr
 
 
-@pytest.mark.slow  # starts four processes
+@pytest.mark.slow  # the test starts four processes
 def test_a_stale_library_is_rebuilt_and_said_in_one_line(checkout):
     script = """
         import torch, weft
@@ -200,7 +200,7 @@ def test_a_stale_library_is_rebuilt_and_said_in_one_line(checkout):
     assert "building relu for cpu" in newer.stderr
 
 
-@pytest.mark.slow  # builds a new runtime
+@pytest.mark.slow  # the test builds a new runtime
 def test_an_installation_nobody_may_write_to_still_works(checkout, tmp_path):
     script = f"""
         import os, torch
@@ -361,8 +361,8 @@ def test_an_object_depends_on_the_headers_it_includes_and_no_others(tmp_path):
     "header", ["common/internal.cuh", "simt/include/cuda_runtime.h"]
 )
 def test_what_an_object_is_named_after(checkout, monkeypatch, header):
-    """A kernel's object is named after its headers and path. The name of an object of
-    plain C omits the path, so that all checkouts share those of the runtime."""
+    """A kernel's object is named after its headers and path. An object of plain C is
+    named without the path, so that all checkouts share the runtime's objects."""
 
     def names() -> tuple[str, str]:
         paths = (build.KERNELS / "relu.cu", build.KERNELS / "reference/relu.c")

@@ -1,4 +1,4 @@
-"""Several processes build the same library at once, or are killed during a build."""
+"""Several processes build one library in parallel, or are killed during a build."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_build_that_is_killed_can_be_built(lab, tmp_path):
         child.kill()
         child.communicate(timeout=60)
         killed += child.returncode == -9
-    assert killed > 3  # the other builds ended before
+    assert killed > 3  # the other builds had already ended
     well = python(lab, cache, "-c", LIBRARY)
     assert well.stdout == "reference\n", well.stderr
     assert "waiting" not in well.stderr

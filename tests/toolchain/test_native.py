@@ -1,4 +1,4 @@
-"""The interface to C: statuses, numbers out of range, threads, a lost GPU."""
+"""The interface to C: statuses, numbers out of range, threads, and a lost GPU."""
 
 import ctypes
 import subprocess

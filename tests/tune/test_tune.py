@@ -1,4 +1,4 @@
-"""autotune(): its candidates, reasons to leave one out, the race, and the cache."""
+"""autotune(): its candidates, reasons to omit one, the race, and the cache."""
 
 import re
 from types import SimpleNamespace
@@ -488,7 +488,7 @@ def test_a_choice_is_remembered_by_source_and_size(remembered, monkeypatch):
     assert not total(n=999).cached
     assert not total(SUM.replace("// rows", "// row")).cached
     assert not total(retune=True).cached
-    # The earlier result fails another reference.
+    # The earlier result does not match another reference.
     with pytest.raises(Mismatch, match="all 2 candidates are wrong"):
         total(check=lambda x: 2 * torch.sum(x))
     for path in remembered.glob("*.json"):

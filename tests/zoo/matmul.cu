@@ -1,6 +1,6 @@
-/* The zoo: matmul as a tiled kernel with one fault, after which its rung is
- * named. "right" and the right_ rungs of other precisions have no fault, so the
- * checker can refuse each other rung only for its own. */
+/* The zoo: matmul as a tiled kernel with one fault, which names its rung.
+ * "right" and the right_ rungs of other precisions have no fault, so the
+ * checker can refuse any other rung only for its own fault. */
 #include "common/internal.cuh"
 
 #define ZOO(ANIMAL)                                                \

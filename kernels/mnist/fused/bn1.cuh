@@ -2,10 +2,10 @@
  *
  * The sums of moments.cuh and conv1's weights give mean and variance, and these
  * give the two numbers per channel that conv1 applies. The computation needs
- * doubles and only a few threads. So a few blocks with two channels each do it
- * once, rather than all blocks of conv1. If one step directly follows another,
- * blocks of update() do it as soon as the weights are updated. Otherwise
- * moments() launches a kernel for it. */
+ * doubles and only a few threads. So a few blocks, with two channels each,
+ * perform it once, rather than every block of conv1. If one step directly
+ * follows another, blocks of update() perform it as soon as the weights are
+ * updated. Otherwise moments() launches a kernel for it. */
 #ifndef WEFT_BN1_H
 #define WEFT_BN1_H
 #include "image.cuh"
@@ -32,7 +32,7 @@ struct bn1 {
 static __host__ __device__ inline struct bn1 *bn1_of(const struct fused *f) {
     static_assert(sizeof(struct bn1) <=
                       (MOMENT_SLOTS - MOMENT_ROOM) * MOMENTS * sizeof(moment),
-                  "bn1 lies in the slots that moments leave");
+                  "bn1 fits into the slots that moments leave free");
     return (struct bn1 *)((moment *)f->moments.data + MOMENT_ROOM * MOMENTS);
 }
 
@@ -109,7 +109,7 @@ static __device__ __forceinline__ moment zone_sum(const moment *zone_s, int j,
     return sum;
 }
 
-/* Return at how many of the 28 places in one direction both taps are
+/* Return the number of the 28 places in one direction at which both taps are
  * inside. */
 static __device__ __forceinline__ int both_inside(int j, int k) {
     return SIDE1 - (j == 0 || k == 0) - (j == 2 || k == 2);

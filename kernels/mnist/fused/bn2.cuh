@@ -35,10 +35,10 @@ template <int THREADS, int CHANNELS> struct bn2_affine {
     float scale[CHANNELS], shift[CHANNELS];
 };
 
-/* Add up the slots of `CHANNELS` channels from `first` on. A thread adds four
- * neighbouring sums of every GROUPS-th slot. Shuffles combine the lanes that
- * have the same four sums, and each warp stores its part. The function ends
- * without a barrier. */
+/* Add up the slots of `CHANNELS` channels, beginning with `first`. A thread
+ * adds four neighbouring sums of every GROUPS-th slot. Shuffles combine the
+ * lanes that have the same four sums, and each warp stores its part. The
+ * function ends without a barrier. */
 template <int THREADS, int CHANNELS>
 static __device__ __forceinline__ void
 bn2_add_slots(struct bn2_affine<THREADS, CHANNELS> *affine,
@@ -77,7 +77,7 @@ bn2_finish(struct bn2_affine<THREADS, CHANNELS> *affine,
     affine->shift[c] = (float)(from.beta[first + c] - mean * scale);
 }
 
-/* Add up the slots, then compute scale and shift; ends with a barrier. With
+/* Add up the slots, compute scale and shift, and end with a barrier. With
  * `keep`, also store the sums in from.totals for the following kernels. */
 template <int THREADS, int CHANNELS>
 static __device__ __forceinline__ void
@@ -113,7 +113,7 @@ bn2_recall(struct bn2_affine<THREADS, CHANNELS> *affine,
     __syncthreads();
 }
 
-/* Return BN2's output; the ReLU passes it if it is above zero. fc1 and its
+/* Return BN2's output. The ReLU passes it if it is above zero. fc1 and its
  * gradient must agree on that, so both call this function. */
 static __device__ __forceinline__ float bn2_value(float m2, float scale,
                                                   float shift) {

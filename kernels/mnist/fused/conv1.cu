@@ -109,8 +109,8 @@ static __global__ void __launch_bounds__(THREADS)
     const int first_channel = thread % GROUPS * CHANNELS;
     const int row = thread / GROUPS / 2, half_row = thread / GROUPS % 2;
 
-    // If one step follows another, run->next was written long before, whereas
-    // the previous kernel writes run->first.
+    // If one step follows another, run->next was written long ago, whereas the
+    // previous kernel writes run->first.
     const int first = ahead ? run->next : run->first;
     int half = blockIdx.x;
     unsigned pixels = fetch_half(run, first, half, thread);

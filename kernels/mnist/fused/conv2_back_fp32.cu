@@ -73,7 +73,7 @@ static int launch_conv2_dw(struct fused *f, int batch, cudaStream_t stream) {
 static int launch_conv2_back(struct fused *f, int batch, cudaStream_t stream) {
     typedef dx_shape<BACK_COT, BACK_SPLIT> S;
     enum { CUTS = C1 / BACK_COT, FLOATS = S::FIXED + S::WORK };
-    static_assert((int)CUTS == (int)DW_CUTS, "as many blocks of dx as of dw");
+    static_assert((int)CUTS == (int)DW_CUTS, "equal numbers of blocks");
     static_assert(FLOATS >= DW_NUMBERS + DW_STAGE, "no room for dw");
     const int slots = smallest(f->blocks / CUTS, batch, DW2_SLOTS);
     f->winners.count = f->dw2.count = slots;

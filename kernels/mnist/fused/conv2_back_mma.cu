@@ -1,6 +1,6 @@
 /* conv2_back_mma.cu -- conv2's backward pass for a small batch on tensor cores,
- * in tf32, bf16 or fp16: the gradient of its input, reduced to the sums that
- * conv1 needs, and the gradient of its weights.
+ * in tf32, bf16 or fp16. It computes the gradient of the input, reduced to the
+ * sums that conv1 needs, and the gradient of the weights.
  *
  * Idea:    both gradients need dy, which is built once, in shared memory
  *          (dy_lines.cuh). Then some warps convolve it with the mirrored
@@ -9,12 +9,12 @@
  *          an image, and each computes half of both gradients. dp1 goes to
  *          shared memory, from where all warps add it to conv1's winner sums.
  *          Neither dy nor dp1 is ever in global memory. Each half of dw's warps
- *          takes every other group of windows; the halves are added at the end.
+ *          takes every other group of windows. The halves are added at the end.
  * Measured: one launch instead of two: on an H200, 64 images take 13.3 us
  *          instead of 17.4 in tf32, 9.7 instead of 13.4 in bf16.
- * Limit:   nothing overlaps within a block. From about 256 images on, conv2_dx
- *          and conv2_dw are faster. Their blocks process several images and
- *          copy the next one during the products.
+ * Limit:   nothing overlaps within a block. For about 256 images or more,
+ *          conv2_dx and conv2_dw are faster. Their blocks process several
+ *          images and copy the next one during the products.
  * Shared:  tf32 184 KB, 16 bits 110 KB. */
 /* g++: -O1 */
 #include "conv_tiles.cuh"
@@ -71,9 +71,9 @@ template <enum precision P_> struct back_shape {
                                                       * sums of half of dw's
                                                       * warps */
     };
-    static_assert(HALF_DW <= DY + P1, "half of dw lies where both were");
+    static_assert(HALF_DW <= DY + P1, "half of dw fits where dy and p1 were");
     static_assert(8 * dy_scratch<THREADS>::DOUBLES <= DP1,
-                  "dp1's place is that of the sums over slots first");
+                  "dp1's memory first holds the sums over slots");
 };
 
 /* ---- the data gradient --------------------------------------------------- */
@@ -89,8 +89,8 @@ put_sums(float *scratch, float sums[SUMS], int lane, int warp) {
 }
 
 /* Add the block's sums in the order of the warps, and store them in a slot
- * (10,32), from channel `first` on. `thread` counts the participating threads
- * from 0. */
+ * (10,32), beginning with channel `first`. `thread` counts the participating
+ * threads from 0. */
 template <class S>
 static __device__ __forceinline__ void
 store_winners(float *slot, const float *scratch, int first, int thread) {
@@ -113,8 +113,8 @@ put_half(float *scratch, float acc[S::DW_TILES][TAPS][4], int own) {
         put4(scratch + (i * S::DW_THREADS + own) * 4, acc[i / TAPS][i % TAPS]);
 }
 
-/* Store the sums of both halves in a slot (9,64,32), from output channel
- * `first` and input channel `channel` on. */
+/* Store the sums of both halves in a slot (9,64,32), beginning with output
+ * channel `first` and input channel `channel`. */
 template <class S>
 static __device__ __forceinline__ void
 store_dw(float *slot, const float *scratch, float acc[S::DW_TILES][TAPS][4],
@@ -133,12 +133,12 @@ store_dw(float *slot, const float *scratch, float acc[S::DW_TILES][TAPS][4],
 
 /* ---- both gradients ------------------------------------------------------ */
 
-/* Start copying the winners of an image's channels from `first` on. */
+/* Start copying the winners of an image's channels, beginning with `first`. */
 template <class S>
 static __device__ __forceinline__ void
 copy_codes(uint8_t *codes, const uint8_t *code1, int first) {
     static_assert((int)S::IN == CHUNK && (int)S::THREADS >= PIXELS2,
-                  "a copy a thread");
+                  "one copy per thread");
     const int pixel = threadIdx.x;
     if (pixel < PIXELS2)
         copy16_async(codes + pixel * CHUNK, code1 + pixel * C1 + first);
@@ -202,7 +202,7 @@ static __global__ void __launch_bounds__(S::THREADS)
             add_group<S::P, S::DW_TILES>(dw, dy, first, p1, channel, group,
                                          lane);
     }
-    __syncthreads(); // dp1 is complete, dy and p1 have been read
+    __syncthreads(); // dp1 is complete; dy and p1 have been read
     if (dw_thread >= S::DW_THREADS) put_half<S>((float *)dy, dw, own);
     if (warp < S::ADDING) {
         float sums[SUMS];

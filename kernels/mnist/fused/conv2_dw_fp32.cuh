@@ -28,7 +28,7 @@ enum {
     DW_NUMBERS = 2 * dy_scratch<DW_GROUP>::DOUBLES,
     DW_STAGE = DW_IMAGE + DW_DY,
 };
-static_assert(18 * 4 * DW_GROUP <= DW_IMAGE + DW_DY, "no room to add up");
+static_assert(18 * 4 * DW_GROUP <= DW_IMAGE + DW_DY, "no room for the sums");
 
 /* The arrays that the kernel reads and writes; see fused.h. */
 struct conv2_dw_arrays {
@@ -132,7 +132,7 @@ dw_half(float acc[TAPS][2][4], const float *pixels, const float *dy, int half) {
 
 /* Process all rows, one half of the image after the other. With dw and dx
  * merged in one launch, a loop of 504 multiply-adds was faster than a loop of
- * 1008 (H200, 64 images: 32.9 us instead of 35.2; with PDL, too). Perhaps the
+ * 1008: 32.9 us instead of 35.2 (H200, 64 images; with PDL, too). Perhaps the
  * reason is that both loops share the instruction cache. Each half has separate
  * sums, as if a group had computed it, since a single chain of 196 additions
  * would round more. */

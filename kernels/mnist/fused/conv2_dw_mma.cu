@@ -36,11 +36,11 @@ template <enum precision P_> struct dw_shape {
         BYTES = IMAGES + STAGE + (int)sizeof(struct dy_numbers),
     };
     static_assert(8 * dy_scratch<THREADS>::DOUBLES <= BUFFER,
-                  "the sums over slots lie where the second image will");
+                  "the sums over slots fit where the second image will be");
 };
 
-/* Store the sums of both halves of the warps in the block's slot. This is done
- * for half of the m-tiles at a time, since no more fit in the place of the
+/* Store the sums of both halves of the warps in the block's slot. This handles
+ * half of the m-tiles at a time, since no more fit in the memory of the
  * images. */
 template <class S>
 static __device__ __forceinline__ void
@@ -117,7 +117,7 @@ static __global__ void __launch_bounds__(S::THREADS)
         copy_wait<0>();
         __syncthreads(); // all copies are complete
         make_dy<S::P, S::THREADS>(dy, stage, numbers);
-        __syncthreads(); // dy is complete, the stage and the other image have
+        __syncthreads(); // dy is complete; the stage and the other image have
                          // been read
         const int next = image + stride;
         if (next < a.batch)

@@ -26,7 +26,7 @@ enum {
     // further, since a warp reads two.
     PLANE = SIDE3 * C1 + 16,
     FACTORS = POSITIONS * PLANE,
-    // The sums (position,oc,ci) take the former place of the images.
+    // The sums (position,oc,ci) overwrite the images.
     SUMS_ROW = C1 + 4,
     SUMS_POSITION = DW_OUT * SUMS_ROW,
     IMAGES_AT = DW_NUMBERS + 4 * FACTORS,
@@ -164,9 +164,9 @@ write_gradients(float *slot, float *sums_s,
     }
 }
 
-/* Compute DW_OUT output channels from every few images. DW_CUTS consecutive
- * blocks share an image and a slot. An image is loaded while the previous one
- * is processed. */
+/* Compute DW_OUT output channels from the block's images. DW_CUTS consecutive
+ * blocks share these images and a slot. An image is loaded while the previous
+ * one is processed. */
 static __global__ void __launch_bounds__(THREADS, 1)
     conv2_dw_winograd(struct conv2_dw_arrays a) {
     extern __shared__ __align__(16) float shared[];

@@ -44,8 +44,8 @@ static inline struct conv2_dx_arrays conv2_dx_arrays_of(const struct fused *f,
     return a;
 }
 
-/* Add an image's winner sums for COT channels from `first` on. A thread has one
- * channel and every few pixels. */
+/* Add an image's winner sums for COT channels, beginning with `first`. A thread
+ * has one channel, and pixels at a fixed distance. */
 template <class S, int COT>
 static __device__ __forceinline__ void
 add_winners(float sums[SUMS], const float *parts, const uint8_t *codes_s,
@@ -80,8 +80,8 @@ write_winners(float *slot, float *scratch, const float sums[SUMS]) {
 template <int COT, int SPLIT> struct dx_shape : conv_shape<C2, COT, SPLIT, 0> {
     typedef conv_shape<C2, COT, SPLIT, 0> S;
     enum {
-        // The parts, the bordered input image and the codes of its winners are
-        // all in the former place of dy.
+        // The parts, the bordered input image and the codes of its winners
+        // overwrite dy.
         IMAGE_AT = S::PARTS * S::PART,
         CODES_AT = IMAGE_AT + IMAGE_SIZE,
         CODES = PIXELS2 * COT / 4, /* size in floats */
@@ -146,7 +146,7 @@ conv2_dx_block(float *shared, const struct conv2_dx_arrays &a, int block,
         const int next = image + step;
         if (next < a.batch) from = dy_image_of(a.c2, a.dp2, a.code2, next);
         if (STAGES == 2) {
-            stage ^= 1; // its parts were read before this barrier
+            stage ^= 1; // that stage's parts were read before this barrier
             if (next < a.batch)
                 builder.copy_c2(images_s + stage * S::WORK + S::at(0, 0), from,
                                 0);

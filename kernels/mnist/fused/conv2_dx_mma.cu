@@ -1,11 +1,11 @@
 /* conv2_dx_mma.cu -- conv2's data gradient on tensor cores, in tf32, bf16 or
  * fp16, reduced to the sums that conv1 needs.
  *
- * Idea:    compute dp1 = dy convolved with the mirrored weights by
- *          conv_tiles.cuh, with 64 channels in and 32 out. dy is built in
- *          shared memory (dy_lines.cuh). dp1 also goes to shared memory, and
- *          from there into conv1's winner sums (winners.cuh). Neither array is
- *          ever in global memory.
+ * Idea:    compute dp1 = dy convolved with the mirrored weights
+ *          (conv_tiles.cuh), 64 channels in and 32 out. dy is built in shared
+ *          memory (dy_lines.cuh). dp1 also goes to shared memory, and from
+ *          there into conv1's winner sums (winners.cuh). Neither array is ever
+ *          in global memory.
  * Limit:   the construction of dy and the sums of winners, before and after the
  *          products; other blocks on the multiprocessor fill the gaps.
  * Shared:  tf32 185 KB, 16 bits 110 KB. */
@@ -53,12 +53,12 @@ struct dx_shape {
             (int)sizeof(struct dy_numbers),
     };
     static_assert(2 * 8 * dy_scratch<THREADS>::DOUBLES <= DP1,
-                  "dp1's place is the sums' first");
-    static_assert(THREADS >= PIXELS1 / 4, "a thread carries four pixels");
+                  "dp1's memory first holds the sums");
+    static_assert(THREADS >= PIXELS1 / 4, "a thread loads four pixels");
 };
 
 /* Add the block's sums in the order of the warps, and store them in a slot
- * (10,32), from channel `first` on. */
+ * (10,32), beginning with channel `first`. */
 template <class S>
 static __device__ __forceinline__ void
 store_winners(float *slot, float *scratch, float sums[SUMS], int first,
@@ -121,7 +121,7 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     for (;;) {
         if (thread < PIXELS1 / 4) pixels[thread] = four;
         copy_wait<0>();
-        __syncthreads(); // copies are complete, dp1 and the image have been
+        __syncthreads(); // copies are complete; dp1 and the image have been
                          // read
         load_image(image_s, (const uint8_t *)pixels, a.mean, a.std, thread,
                    S::THREADS);
@@ -137,7 +137,7 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
             conv_tiles<S::P, C2, LEFT, S::TILES, S::CHANNELS>(acc, dy, group,
                                                               rows, row, lane);
         store_dp1<S::MINE, S::TILES, S::PITCH>(dp1, acc, group, row, lane);
-        __syncthreads(); // dp1 is complete, dy has been read
+        __syncthreads(); // dp1 is complete; dy has been read
         const int next = image + stride;
         if (next < a.batch) { // these loads are in flight while winners are
                               // added

@@ -83,7 +83,7 @@ static __global__ void __launch_bounds__(shape::THREADS, 1)
     for (int i = 0; i < SUMS; i++) sums[i] = 0.0f;
     for (int image = slot; image < a.batch; image += step) {
         builder.build(dy_s + S::at(0, 0), numbers, 0);
-        __syncthreads(); // dy is there; the winners of the last image are added
+        __syncthreads(); // dy is complete, and the last winners are added
         copy_codes<S, IN>(codes_s,
                           a.code1 + (size_t)image * PIXELS2 * C1 + first);
         copy_commit();
@@ -109,7 +109,7 @@ static __global__ void __launch_bounds__(shape::THREADS, 1)
             __syncthreads(); // V has been read
         }
         copy_commit();
-        copy_wait<1>(); // the codes are there
+        copy_wait<1>(); // the codes have arrived
         winograd_reduce<S>(work_s, acc, at);
         add_window_winners(sums, work_s, codes_s, image_s);
     }

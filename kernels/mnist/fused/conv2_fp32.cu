@@ -15,7 +15,7 @@
 #include "conv2_output.cuh"
 #include "launch.cuh"
 
-/* Read the sum of the parts that reduce_parts() left. */
+/* Read the sum of the parts that reduce_parts() stored. */
 template <class S, int COT> struct parts_reader {
     const float *parts;
     __device__ __forceinline__ void operator()(float v[4][4], int window,
@@ -60,7 +60,7 @@ static __global__ void __launch_bounds__(conv_shape<C1, COT, SPLIT, 4>::THREADS,
         copy_wait<0>();
         __syncthreads();
         if (STAGES == 2) {
-            stage ^= 1; // its parts were read before this barrier
+            stage ^= 1; // that stage's parts were read before this barrier
             const int next = image + step;
             if (next < a.batch)
                 copy_image<S>(images_s + stage * S::WORK,

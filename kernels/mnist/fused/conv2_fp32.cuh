@@ -177,8 +177,8 @@ leave_tile(float *part, const float acc[TILE][TILE][2],
         }
 }
 
-/* Reduce SPLIT tiles per place to PARTS arrays (196,COT) in shared memory, in
- * the former place of the image; read_parts() adds these. The function ends
+/* Reduce SPLIT tiles per place to PARTS arrays (196,COT) in shared memory,
+ * which overwrite the image; read_parts() adds these arrays. The function ends
  * with a barrier. */
 template <class S, int COT, int SPLIT>
 static __device__ __forceinline__ void

@@ -192,7 +192,7 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
         zero<S::MINE, S::TILES>(acc);
         const char *input = images + buffer * S::IMAGE;
         const int group = warp_m * S::MINE, row = warp_n * S::TILES * 8;
-        // Two copies of the loop cost less than a test inside it: the test
+        // Two copies of the loop cost less than a test inside it. The test
         // would delay one tap's loads until the previous tap's products are
         // complete.
         enum { LEFT = S::MINE > 1 ? S::MINE - 1 : 1 };

@@ -56,7 +56,7 @@ static __device__ __forceinline__ void load_signs(float sign[4],
 
 /* Store one image's result in global memory. READ(v, window, c) reads channels
  * c .. c + 3 of a window's four pixels into v[4][4]. A thread has four
- * channels, with their signs, and every few windows. */
+ * channels, with their signs, and windows at a fixed distance. */
 template <class S, int COT, class READ>
 static __device__ __forceinline__ void
 write_image(const struct conv2_arrays &to, const READ &read, int image,

@@ -45,7 +45,7 @@ static __global__ void __launch_bounds__(shape::THREADS, 1)
     copy_commit();
     for (int image = slot; image < a.batch; image += step) {
         copy_wait<0>();
-        __syncthreads(); // the image is there; the products have been read
+        __syncthreads(); // the image is loaded; the products have been read
         winograd_image<S, C1>(work_s, image_s);
         __syncthreads();
         const int next = image + step;

@@ -59,9 +59,9 @@ load_pixels(uint32_t a[4], const char *image,
 }
 
 /* Compute acc[group][row of the window][tile][2 * column + i] for each window
- * of the warp's `MINE` groups from `first` on. This is pixel (row,column) in
+ * of the warp's groups [first,first + MINE). This is pixel (row,column) in
  * output channel 2t + i of n-tile `tile`. `rows` are the weights
- * (9,ROWS,CHANNELS), of which the warp uses TILES * 8 rows from `row` on. */
+ * (9,ROWS,CHANNELS), of which the warp uses rows [row,row + 8 TILES). */
 template <enum precision P, int CHANNELS, int MINE, int TILES, int ROWS>
 static __device__ __forceinline__ void
 conv_tiles(float acc[MINE][2][TILES][4], const char *image, int first,

@@ -16,10 +16,10 @@
 
 /* ---- fragments: pixels along K, channels g ------------------------------- */
 
-/* Load fragments b of p1's 8 channels from `channel` on, for the 4x4 pixels
- * around each of a group's 8 windows. For 16-bit numbers, patch[y][x] has the
- * windows at pixel (y,x) and then at (y,x + 1). For tf32, it has windows 0, 2,
- * 4, 6 and then 1, 3, 5, 7 at pixel (y,x). */
+/* Load fragments b of p1's 8 channels that begin at `channel`, for the 4x4
+ * pixels around each of a group's 8 windows. For 16-bit numbers, patch[y][x]
+ * has the windows at pixel (y,x) and then at (y,x + 1). For tf32, it has
+ * windows 0, 2, 4, 6 and then 1, 3, 5, 7 at pixel (y,x). */
 template <class T>
 static __device__ __forceinline__ void
 load_patch(uint32_t patch[4][sizeof(T) == 2 ? 3 : 4][2], const char *p1,
@@ -83,8 +83,8 @@ static __device__ __forceinline__ int dy_at(int window, int row, int column,
     return window < PIXELS3 ? real : at::at(0, 0, chunk);
 }
 
-/* Load fragments a of TILES m-tiles, from dy's chunk `first` on. Rows are
- * output channels. For 16-bit numbers, columns are the 8 windows at pixel
+/* Load fragments a of TILES m-tiles, beginning with dy's chunk `first`. Rows
+ * are output channels. For 16-bit numbers, columns are the 8 windows at pixel
  * (row,0) and then at (row,1). For tf32, they are windows 0, 2, 4, 6 and then
  * 1, 3, 5, 7 at pixel (row,column). */
 template <class T, int TILES>
@@ -116,8 +116,8 @@ load_dy(uint32_t a[TILES][4], const char *dy, int first, int group, int row,
 
 /* ---- the products -------------------------------------------------------- */
 
-/* Add to acc[m-tile][tap] the products of one group of windows: TILES * 16 of
- * dy's channels, from chunk `first` on, and 8 of p1's, from `channel` on. */
+/* Add a group's products to acc[m-tile][tap]: TILES * 16 channels of dy,
+ * beginning with chunk `first`, times 8 of p1, beginning with `channel`. */
 template <enum precision P, int TILES>
 static __device__ __forceinline__ void
 add_group(float acc[TILES][TAPS][4], const char *dy, int first, const char *p1,

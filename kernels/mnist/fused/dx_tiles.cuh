@@ -30,16 +30,16 @@ static __device__ __forceinline__ void store_dp1(float *dp1,
     }
 }
 
-/* Add an image's winner sums with WARPS warps. The channel is lane % CHANNELS;
- * with 16 channels, a warp processes two pixels at a time. */
+/* Add an image's winner sums with WARPS warps. The channel is lane % CHANNELS.
+ * With 16 channels, a warp processes two pixels at a time. */
 template <int CHANNELS, int PITCH, int WARPS>
 static __device__ __forceinline__ void
 add_winners(float sums[SUMS], const float *dp1, const uint8_t *codes,
             int code_pitch, const float *image, int lane, int warp) {
     enum { AT_ONCE = 32 / CHANNELS, STRIDE = WARPS * AT_ONCE };
     static_assert(SIDE2 % STRIDE == 0 || STRIDE % SIDE2 == 0,
-                  "where a step leads does not depend on the lane");
-    static_assert(PIXELS2 % STRIDE == 0, "all warps have as many");
+                  "the place after a step does not depend on the lane");
+    static_assert(PIXELS2 % STRIDE == 0, "all warps have equally many");
     const int channel = lane % CHANNELS;
     const int start = warp * AT_ONCE + lane / CHANNELS;
     // Start many loads together, since winners may come from global memory and

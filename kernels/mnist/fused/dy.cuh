@@ -1,9 +1,9 @@
 /* dy.cuh -- the gradient of conv2's raw output, which no kernel ever stores.
  *
  * BN2's backward needs two sums over the whole batch, so the kernel that
- * computes them cannot write the gradient `dy` of its input. But dy is cheap to
- * compute: with x^ = (c2 - mean) rstd and g the gradient of BN2's output (dp2
- * if the pixel won its window, else 0; dp2 already includes the ReLU)
+ * computes them cannot write the gradient `dy` of its input. But dy is cheap.
+ * Let x^ = (c2 - mean) rstd, and g the gradient of BN2's output: dp2, which
+ * includes the ReLU, if the pixel won its window, else 0. Then
  *
  *     dy = gamma rstd (g - dbeta / N - x^ dgamma / N)
  *        = scale * g + constant + slope * c2,
@@ -61,7 +61,7 @@ template <int THREADS> struct dy_scratch {
     };
 };
 
-/* Sum `count` slots of (2,64) floats, by warps 0 .. WARPS - 1. A lane has 4
+/* Sum `count` slots of (2,64) floats with warps 0 .. WARPS - 1. A lane has 4
  * neighbouring columns of every WARPS-th slot, and shuffles combine the lanes
  * with the same columns. */
 template <int THREADS>
@@ -73,7 +73,7 @@ dy_add_slots(double *totals, const float *slots, int count, int warp) {
     };
     const int quad = warp * QUADS + threadIdx.x % QUADS;
     double sum[4] = {0.0, 0.0, 0.0, 0.0};
-#pragma unroll 16 // keep loads in flight, since the sum is mostly waiting
+#pragma unroll 16 // keep loads in flight, since a sum mostly waits for them
     for (int slot = threadIdx.x % 32 / QUADS; slot < count; slot += GROUPS) {
         const float4 v = ((const float4 *)slots)[slot * 2 * C2 / 4 + quad];
         sum[0] += v.x;
@@ -155,10 +155,10 @@ dy_finish(struct dy_numbers *numbers, const double *totals,
     if (ROLE == DY_LOAD) __syncthreads();
 }
 
-/* Do all three steps with all THREADS threads (128 or more) of a block; ends
- * with a barrier. `scratch` is shared memory for dy_scratch<THREADS>::DOUBLES
- * doubles. A kernel that has other work before pdl_wait() calls the steps
- * separately. */
+/* Perform all three steps with all THREADS threads (128 or more) of a block,
+ * and end with a barrier. `scratch` is shared memory for
+ * dy_scratch<THREADS>::DOUBLES doubles. A kernel that has other work before
+ * pdl_wait() calls the steps separately. */
 template <int THREADS>
 static __device__ __forceinline__ void
 dy_prepare(struct dy_numbers *numbers, double *scratch,

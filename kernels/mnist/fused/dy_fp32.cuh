@@ -22,15 +22,15 @@ dy_image_of(const float *c2, const float *dp2, const uint8_t *code2,
 
 /* One thread's share of dy for CHANNELS channels: windows at a fixed distance,
  * all of the same four channels. The winners and their gradients stay in
- * registers until the numbers of dy.cuh exist; c2 stays in shared memory at the
- * place of dy. */
+ * registers until the numbers of dy.cuh exist. c2 stays in shared memory until
+ * dy replaces it. */
 template <int CHANNELS, int PIXEL, int ROW, int THREADS> struct dy_builder {
     enum {
         QUADS = CHANNELS / 4,
         STEP = THREADS / QUADS,
         ITEMS = CEIL_DIV(PIXELS3, STEP),
     };
-    static_assert(THREADS % QUADS == 0, "a thread's channels stay");
+    static_assert(THREADS % QUADS == 0, "a thread keeps its channels");
     float4 dp2[ITEMS];
     unsigned code[ITEMS]; /* winners of four channels, a byte each */
 
@@ -72,8 +72,8 @@ template <int CHANNELS, int PIXEL, int ROW, int THREADS> struct dy_builder {
         }
     }
 
-    /* Compute dy in the place of c2. Each thread converts only the numbers that
-     * it copied, so it need not wait for others. */
+    /* Replace c2 with dy. Each thread converts only the numbers that it copied,
+     * so it need not wait for others. */
     __device__ __forceinline__ void
     build(float *dy_s, const struct dy_numbers *numbers, int first) const {
         const int c = first + threadIdx.x % QUADS * 4;

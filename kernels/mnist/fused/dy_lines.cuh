@@ -1,6 +1,6 @@
 /* dy_lines.cuh -- dy.cuh's gradient of conv2's output, built in shared memory
- * in the layout that the kernels on tensor cores read: NHWC in swizzled lines,
- * rounded to T.
+ * in the layout that the kernels on tensor cores read. The layout is NHWC in
+ * swizzled lines, rounded to T.
  *
  * First, copies are started: c2 goes to the place of dy, and dp2 and the
  * winners go to a separate stage. When these and the channels' numbers have
@@ -31,8 +31,8 @@ template <class T> struct dy_stage {
     };
 };
 
-/* Start copying the inputs of the dy of image `index`. c2 goes to the place of
- * dy in `image`, and the other inputs go to `stage`. */
+/* Start copying the inputs of the dy of image `index`. c2 goes to `image`,
+ * where dy later replaces it, and the other inputs go to `stage`. */
 template <class T, int THREADS>
 static __device__ __forceinline__ void
 fetch_c2(char *image, const struct dy_arrays &from, int index) {
@@ -61,7 +61,7 @@ make_dy(char *image, const char *stage, const struct dy_numbers *numbers) {
     typedef typename element<P>::T T;
     typedef lines<T, C2> at;
     enum { N = CHUNK / (int)sizeof(T), STRIDE = THREADS / at::CHUNKS };
-    static_assert(THREADS % at::CHUNKS == 0, "a thread keeps to its chunk");
+    static_assert(THREADS % at::CHUNKS == 0, "a thread keeps its chunk");
     const int chunk = threadIdx.x % at::CHUNKS, channel = chunk * N;
     float scale[N], constant[N], slope[N];
 #pragma unroll

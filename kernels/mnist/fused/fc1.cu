@@ -10,8 +10,8 @@
  * FP32:    a thread owns TALL x WIDE outputs and reads four steps of k in one
  *          load. Small tiles also divide k among a block's warps.
  * Others:  mma.sync; both operands have k along the row, as ldmatrix requires.
- * Limit:   at 64 images, the launch and one memory latency; from 1024 images
- *          on, the issue of FFMA, or the tensor pipe and the reads of m2.
+ * Limit:   at 64 images, the launch and one memory latency; for 1024 images or
+ *          more, the issue of FFMA, or the tensor pipe and the reads of m2.
  * Lesson:  notebooks/15b_mnist_gpu.ipynb */
 /* g++: -O1 */
 #include "fc1_tile.cuh"
@@ -95,7 +95,7 @@ template <class TILE, int TALL, int WIDE> struct fc1_ffma_product {
 
 /* ---- TF32, BF16, FP16: tensor cores -------------------------------------- */
 
-/* The product, computed by a grid of DOWN x ACROSS warps; a warp owns TALL x
+/* The product, computed by a grid of DOWN x ACROSS warps. A warp owns TALL x
  * WIDE tiles of 16 x 8. */
 template <class TILE, int DOWN> struct fc1_mma_product {
     typedef typename TILE::T T;
@@ -104,7 +104,7 @@ template <class TILE, int DOWN> struct fc1_mma_product {
         TALL = TILE::ROWS / DOWN / 16,
         WIDE = TILE::OUTS / ACROSS / 8,
     };
-    static_assert(WIDE % 2 == 0, "ldmatrix takes two tiles of weights at once");
+    static_assert(WIDE % 2 == 0, "ldmatrix loads two tiles of weights");
     float sum[TALL][WIDE][4];
     int row, out; // first row and output of the warp
 

@@ -15,8 +15,8 @@
  * SLICES slices of the summed index. */
 template <class TILE> struct back_ffma {
     enum { SLICES = TILE::SLICES, DOWN = 16, WARPS_ACROSS = TILE::QUADS / 8 };
-    float sum[2][4][4]; /* dfc1 of rows 4 row + (0..3), and of those 64 further
-                         * on, for a quad of k */
+    float sum[2][4][4]; /* dfc1 of rows 4 row + (0..3), and of the rows 64
+                         * below, for a quad of k */
     int row, k, slice;
 
     __device__ __forceinline__ explicit back_ffma() {

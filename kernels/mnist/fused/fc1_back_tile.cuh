@@ -33,7 +33,7 @@ struct back_tile {
         STRIDE = THREADS / QUADS,
         LOADS = ROWS / STRIDE,   // quads of m2 per thread
         STEPS = HIDDEN / STRIDE, // quads of dfc1 per thread
-        // With FP32, the product occupies 16 x QUADS threads; each further
+        // With FP32, the product occupies 16 x QUADS threads. Each further
         // group of threads computes a slice of the sum.
         SLICES = PRECISION == FP32 ? THREADS / (16 * QUADS) : 1,
         OUT_FLOATS = SLICES * ROWS * OUT_PITCH,
@@ -50,7 +50,7 @@ struct back_tile {
     static_assert(sizeof(bn2_affine<THREADS, CHANNELS>) <= OUT_FLOATS * 4,
                   "the statistics fit where dp2 will be");
     static_assert((STAGE_FLOATS + SUM_FLOATS) * 4 <= STAGE_ROOM,
-                  "dfc1 and the sums fit where what they were made of lay");
+                  "dfc1 and the sums fit where their inputs were");
 };
 
 struct back_arguments {
@@ -121,8 +121,8 @@ back_copy_weights(const struct back_block<TILE> &block, const void *from) {
     copy_commit();
 }
 
-/* Copy dh of 64 images from `first` on. Images past the batch are zeros, which
- * add nothing. */
+/* Copy dh of 64 images, beginning with `first`. Images past the batch are
+ * zeros, which add nothing. */
 template <class TILE>
 static __device__ __forceinline__ void
 back_copy_dh(const struct back_block<TILE> &block, const void *from, int first,

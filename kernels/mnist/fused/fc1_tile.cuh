@@ -48,8 +48,8 @@ struct fc1_arguments {
     int parts; /* parts of the 49 pixels; slot = part * GROUPS + group */
 };
 
-/* The features of this block's slot: pixels [pixel,end) of CHANNELS channels
- * from `channel` on. */
+/* The features of this block's slot: pixels [pixel,end) of CHANNELS channels,
+ * beginning with `channel`. */
 struct fc1_slice {
     int channel, pixel, end;
 };
@@ -66,7 +66,7 @@ static __device__ __forceinline__ struct fc1_slice fc1_slice_of(int slot,
 
 /* ---- loading ------------------------------------------------------------- */
 
-/* Start copying the weights (OUTS,STEP) of PIXELS pixels from `pixel` on. */
+/* Start copying the weights (OUTS,STEP) of pixels [pixel,pixel + PIXELS). */
 template <class TILE>
 static __device__ __forceinline__ void
 fc1_copy_weights(typename TILE::T *to, const void *weights, int first_out,

@@ -217,8 +217,8 @@ static int create(void **state, const struct weft_cnn_config *config,
     WEFT_TRY(check_shape(config));
     struct fused_state *s = (struct fused_state *)calloc(1, sizeof *s);
     if (!s)
-        return weft_fail(WEFT_ENOMEM, "weft_cnn: %zu bytes asked", sizeof *s);
-    *state = s; // the caller frees it, even after a failure
+        return weft_fail(WEFT_ENOMEM, "weft_cnn: %zu bytes needed", sizeof *s);
+    *state = s; // the caller frees *state, even after a failure
     s->f.precision = PRECISION;
     s->f.pdl = PDL;
     s->f.winograd = WINOGRAD;
@@ -274,7 +274,7 @@ static int fused_get(void *state, int kind, int index, float *out,
     const float *from = kind == WEFT_CNN_WEIGHT ? s->f.params : s->f.grads;
     float *ours = (float *)malloc(bytes);
     if (!ours)
-        return weft_fail(WEFT_ENOMEM, "weft_cnn: %zu bytes asked", bytes);
+        return weft_fail(WEFT_ENOMEM, "weft_cnn: %zu bytes needed", bytes);
     cudaError_t error =
         cudaMemcpyAsync(ours, from + l->at, bytes, cudaMemcpyDeviceToHost,
                         weft_cuda_stream(stream));
@@ -292,7 +292,7 @@ static int fused_set(void *state, int index, const float *in,
     const size_t bytes = sizeof *in * (size_t)l->outer * l->rows * l->columns;
     float *ours = (float *)malloc(bytes);
     if (!ours)
-        return weft_fail(WEFT_ENOMEM, "weft_cnn: %zu bytes asked", bytes);
+        return weft_fail(WEFT_ENOMEM, "weft_cnn: %zu bytes needed", bytes);
     transpose(ours, in, l->outer, l->rows, l->columns);
     cudaError_t error =
         cudaMemcpyAsync(s->f.params + l->at, ours, bytes,

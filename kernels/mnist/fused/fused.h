@@ -175,7 +175,7 @@ static inline int dfc1_slots(int batch) {
 /* ---- the kernels --------------------------------------------------------- */
 /* Each of these functions queues its kernel (moments: two) for the images
  * order[first .. first+batch), for any batch from 1 up, and records in `f` the
- * number of slots that it writes. The table above lists the outputs; the inputs
+ * number of slots that it writes. The table above lists the outputs. The inputs
  * are the outputs of earlier kernels. All return a weft_status. */
 
 int fused_moments(struct fused *f, int batch, cudaStream_t stream);
@@ -201,7 +201,7 @@ int fused_conv2_back_mma(struct fused *f, int batch, cudaStream_t stream);
 int fused_conv2_dx_mma(struct fused *f, int batch, cudaStream_t stream);
 int fused_conv2_dw_mma(struct fused *f, int batch, cudaStream_t stream);
 
-/* The versions in Winograd's form, likewise. */
+/* The versions in Winograd's form, which these functions also call. */
 int fused_conv2_winograd(struct fused *f, int batch, cudaStream_t stream);
 int fused_conv2_dx_winograd(struct fused *f, int batch, cudaStream_t stream);
 int fused_conv2_dw_winograd(struct fused *f, int batch, cudaStream_t stream);

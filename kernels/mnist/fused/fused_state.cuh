@@ -1,7 +1,7 @@
 /* fused_state.cuh -- the state that a fused rung keeps from one call to the
- * next. The files that run the rung share it: fused.cu (memory, weights, the
- * chain of kernels), graph.cu (many steps in one launch), and peek.cu (the
- * arrays between the kernels). */
+ * next. The files that run the rung share it. These are fused.cu (memory,
+ * weights, the chain of kernels), graph.cu (many steps in one launch), and
+ * peek.cu (the arrays between the kernels). */
 #ifndef WEFT_FUSED_STATE_CUH
 #define WEFT_FUSED_STATE_CUH
 #include "fused.h"
@@ -23,8 +23,8 @@ struct fused_state {
     int graphed; /* whether to run steps from graphs */
     struct cnn_memory memory;
 
-    cudaStream_t capture; /* stream on which steps are captured; nothing runs on
-                           * it */
+    cudaStream_t capture; /* stream on which steps are captured, but never
+                           * run */
     struct fused_graph graphs[GRAPHS_KEPT];
     int64_t launches;
 
@@ -35,14 +35,14 @@ struct fused_state {
 
 /* ---- fused.cu ------------------------------------------------------------ */
 
-/* Set *f->run on the target. Returns a weft_status. */
+/* Set *f->run on the target. Return a weft_status. */
 int fused_set_run(struct fused *f, const struct fused_run *run,
                   cudaStream_t stream);
 
-/* Queue the kernels of one step; call fused_set_run() before the first step.
+/* Queue the kernels of one step. Call fused_set_run() before the first step.
  * `before`, `after`: whether a step of the same run and batch size directly
  * precedes or follows. A step computes the moments of the following step.
- * Returns a weft_status. */
+ * Return a weft_status. */
 int fused_chain(struct fused *f, int batch, int before, int after,
                 struct cnn_marks *marks, cudaStream_t stream);
 

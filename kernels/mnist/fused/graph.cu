@@ -33,7 +33,7 @@ static int record(struct fused_state *s, struct fused *f, int batch, int steps,
         status = fused_chain(f, batch, i > 0, i + 1 < steps, NULL, s->capture);
     const cudaError_t error = cudaStreamEndCapture(s->capture, graph);
     if (error) cudaGetLastError(); // clear the error, which is not sticky
-    if (status) return status;     // its message has the cause
+    if (status) return status;     // the earlier message has the cause
     return error ? weft_cuda_fail(error, "cudaStreamEndCapture") : WEFT_OK;
 }
 
@@ -50,7 +50,7 @@ static int capture(struct fused_state *s, struct fused *f, int batch, int steps,
 }
 
 int fused_rehearse(struct fused_state *s, int batch) {
-    struct fused f = s->f; // its slots are not needed
+    struct fused f = s->f; // the slots of this copy are not needed
     cudaGraph_t graph = NULL;
     int status = record(s, &f, batch, 1, &graph);
     if (graph) cudaGraphDestroy(graph);

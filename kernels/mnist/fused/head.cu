@@ -50,7 +50,7 @@ struct head_sums {
     float loss;  /* sum of the losses, in lane 0 */
 };
 
-/* Return to every lane the sum over all lanes, with the same bits in each. */
+/* Return the sum over all lanes to every lane, with the same bits in each. */
 static __device__ __forceinline__ float head_sum(float x) {
     for (int step = 16; step > 0; step /= 2)
         x += __shfl_xor_sync(0xffffffffu, x, step);
@@ -93,7 +93,7 @@ head_logits(float logits[CLASSES], const float h[4],
     }
 }
 
-/* Replace the logits by p - onehot, the gradient of the loss, and return the
+/* Replace the logits with p - onehot, the gradient of the loss, and return the
  * loss. */
 static __device__ __forceinline__ float head_softmax(float logits[CLASSES],
                                                      int label) {
@@ -179,7 +179,7 @@ template <int WARPS> struct head_parts {
 template <int WARPS>
 static __device__ __forceinline__ void
 head_meet(struct head_sums *sums, float (*parts)[HEAD_SHARED], float *slot) {
-    static_assert(WARPS % 4 == 0, "four warps meet last");
+    static_assert(WARPS % 4 == 0, "four warps remain at the end");
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     for (int half = WARPS / 2; half >= 4; half /= 2) {
         if (warp >= half && warp < 2 * half)

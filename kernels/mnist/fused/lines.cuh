@@ -15,8 +15,8 @@
  *          modulo 8. So 8 windows in order have 8 keys.
  * weights  rows of one output channel; 8 neighbouring rows have 8 keys.
  *
- * The windows' order has another benefit: with the four pixels of a window in
- * the same rows of different fragments, one thread gets all four results. */
+ * The windows' order has another benefit. The four pixels of a window are in
+ * the same rows of different fragments, so one thread gets all four results. */
 #ifndef WEFT_LINES_CUH
 #define WEFT_LINES_CUH
 #include "common/ptx.cuh"
@@ -74,8 +74,8 @@ template <class T> static __device__ __forceinline__ int channel_of(int row) {
 // thread copies the same chunk of successive rows, which needs little
 // arithmetic per copy.
 
-/* Zero the border's pixels. Once is enough, since images only fill the
- * inside. */
+/* Zero the border's pixels. Zeroing them once is enough, since images only fill
+ * the inside. */
 template <class T, int CHANNELS, int THREADS>
 static __device__ __forceinline__ void zero_border(char *image) {
     typedef lines<T, CHANNELS> at;
@@ -98,7 +98,7 @@ template <class T, int CHANNELS, int THREADS>
 static __device__ __forceinline__ void copy_image(char *image, const T *from) {
     typedef lines<T, CHANNELS> at;
     enum { ACROSS = SIDE2 * at::CHUNKS, ROWS = THREADS / ACROSS };
-    static_assert(ROWS > 0, "a row of chunks needs as many threads");
+    static_assert(ROWS > 0, "a row needs one thread per chunk");
     const int column = threadIdx.x % ACROSS, first = threadIdx.x / ACROSS;
     const int x = column / at::CHUNKS, chunk = column % at::CHUNKS;
     if (first >= ROWS) return;
@@ -116,7 +116,7 @@ static __device__ __forceinline__ void copy_weights(char *rows, const T *from,
                                                     int first) {
     typedef weight_rows<T, K> at;
     enum { STEP = THREADS / at::CHUNKS };
-    static_assert(THREADS % at::CHUNKS == 0, "a thread keeps to its chunk");
+    static_assert(THREADS % at::CHUNKS == 0, "a thread keeps its chunk");
     const int chunk = threadIdx.x % at::CHUNKS;
     from += first * K + chunk * (CHUNK / (int)sizeof(T));
 #pragma unroll 4

@@ -32,7 +32,7 @@
 typedef unsigned long long moment; /* an exact sum */
 enum { PAIRS = 45, ZONES = 5, ZONE_SUMS = PAIRS };
 
-/* The number of slots for sums; the state of bn1.cuh follows them. */
+/* The number of slots for sums. The state of bn1.cuh follows them. */
 enum { MOMENT_ROOM = MOMENT_SLOTS - 16 };
 
 /* Return the index of the sum of q[j] q[k], j <= k. */
@@ -49,8 +49,8 @@ struct patch_sums {
 /* ---- sums over images ---------------------------------------------------- */
 
 /* The part of an image that a lane processes. A warp processes one image. Its
- * lane 7 r + g has the four columns from 4 g on, and processes rows 7 r .. 7 r
- * + 6 from top to bottom. Lanes 28 to 31 have no columns. */
+ * lane 7 r + g has four columns, the first of which is 4 g, and processes rows
+ * 7 r .. 7 r + 6 from top to bottom. Lanes 28 to 31 have no columns. */
 struct strip {
     int g, r;
     bool owns;
@@ -88,8 +88,8 @@ static __device__ __forceinline__ void row_taps(unsigned taps[3], unsigned word,
     taps[2] = word >> 8 | right << 24;
 }
 
-/* Add the lane's strip of one image to the sums. words[y * 7 + g] contains the
- * four pixels of row y from column 4 * g on. */
+/* Add the lane's strip of one image to the sums. words[y * 7 + g] contains
+ * pixels 4 g to 4 g + 3 of row y. */
 static __device__ __forceinline__ void
 strip_add(struct strip_sums *sums, const unsigned *words, struct strip s) {
     unsigned word[9], v[3][3];
@@ -163,8 +163,8 @@ strips_to_warp(unsigned *warp_s, const struct strip_sums *sums, struct strip s,
 }
 
 /* Return the number of blocks of `warps` warps for a batch. The number is small
- * because bn1.cuh reads all slots: two images per warp, up to half of the
- * multiprocessors, but at most 80 images per warp. */
+ * because bn1.cuh reads all slots. Each warp has two images, or up to 80 where
+ * the blocks would exceed half of the multiprocessors. */
 static inline int moment_blocks(const struct fused *f, int batch, int warps) {
     const int wanted = CEIL_DIV(batch, 2 * warps);
     const int least = CEIL_DIV(batch, 80 * warps);

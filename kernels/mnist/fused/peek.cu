@@ -16,7 +16,7 @@ struct view {
     const char *name;
     const void *data;
     enum element_kind kind;
-    int backward; /* whether only a step writes it */
+    int backward; /* whether only a step writes the array */
     int shape[4];
 };
 
@@ -103,7 +103,7 @@ int fused_peek(void *state, const char *name, int shape[4], float *out,
                                                                   : 4;
     void *copy = malloc(elements * size);
     if (!copy)
-        return weft_fail(WEFT_ENOMEM, "weft_cnn_peek: %zu bytes asked",
+        return weft_fail(WEFT_ENOMEM, "weft_cnn_peek: %zu bytes needed",
                          elements * size);
     cudaError_t error =
         cudaMemcpyAsync(copy, v.data, elements * size, cudaMemcpyDeviceToHost,
@@ -121,8 +121,8 @@ int weft_cnn_peek(weft_cnn *cnn, const char *name, int *shape, float *out,
     CNN_VISIT(cnn, stream);
     WEFT_REQUIRE(name && shape, "%s: the name or the shape is NULL", __func__);
     WEFT_REQUIRE(cnn->impl->peek,
-                 "%s: this rung's arrays cannot be looked at, those of the "
-                 "fused rungs can",
+                 "%s: this rung's arrays cannot be read; those of the fused "
+                 "rungs can",
                  __func__);
     return cnn->impl->peek(cnn->state, name, shape, out, count, stream);
 }

@@ -29,8 +29,8 @@ struct columns {
     int first, width, runs, pitch;
 };
 
-/* Set parts_s[i] to the sum that thread i of `threads` adds up for its column,
- * in double, over every few slots in order. */
+/* Set parts_s[i] to the sum, in double, of the slots that thread i of `threads`
+ * adds up for its column, in order. */
 static __device__ __forceinline__ void
 column_parts(double *parts_s, const struct slots from, int slot_size,
              const struct columns c, int i, int threads) {

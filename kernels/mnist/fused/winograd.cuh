@@ -44,8 +44,8 @@ struct winograd_shape : bordered_image<CIN, 0> {
         U = POSITIONS * U_POSITION,
         V_POSITION = CHUNK * V_CHANNEL,
         V = POSITIONS * V_POSITION,
-        // The products take the former place of V. Seven windows are a multiple
-        // of four banks apart that is not a multiple of 32.
+        // The products overwrite V. The distance of seven windows, in banks, is
+        // a multiple of four but not of 32.
         M_WINDOW = COT + 4,
         M_POSITION = PIXELS3 * M_WINDOW,
         M = POSITIONS * M_POSITION,
@@ -156,8 +156,8 @@ static __device__ __forceinline__ void winograd_pixels(float *v_s,
     }
 }
 
-/* Transform CHUNK channels of the bordered image, from its first pixel on. An
- * item is the first four or the last three windows of a row, of one channel. */
+/* Transform CHUNK channels of an image from its first bordered pixel. An item
+ * is the first four or the last three windows of a row, of one channel. */
 template <class S, int CHUNK>
 static __device__ __forceinline__ void winograd_image(float *v_s,
                                                       const float *image) {

@@ -66,8 +66,8 @@ static void lay_out_worker(struct cnn_model *m, struct cnn_worker *worker,
 }
 
 /* Set every pointer of the model or, with base NULL, only count m->bytes.
- * Arrays that must start as zero come first. Returns the size of these arrays
- * in bytes. */
+ * Arrays that must start as zero come first. Return the size of these arrays in
+ * bytes. */
 static size_t lay_out(struct cnn_model *m, char *base) {
     const size_t n = m->images, c1 = m->size[1], c2 = m->size[5];
     const size_t in = (size_t)m->blocks_in * BLOCK * n;

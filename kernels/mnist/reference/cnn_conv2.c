@@ -1,9 +1,9 @@
 /* cnn_conv2.c -- conv2, the statistics of batch norm 2, and pool 2, forward and
  * backward, in Winograd's form (cnn_winograd.h).
  *
- * This file has most of a step's arithmetic: three products of the same size,
- * each with 16 small matrices per image. A tile's 2x2 outputs are a window of
- * pool 2, so all work around the products can stay in registers.
+ * This file contains most of a step's arithmetic: three products of the same
+ * size, each with 16 small matrices per image. A tile's 2x2 outputs are a
+ * window of pool 2, so all work around the products can stay in registers.
  *
  * Forward: a tile's outputs are stored for the backward pass, added to batch
  * norm's statistics, and compared for the pool. Batch norm increases where
@@ -122,7 +122,7 @@ static void transform_input_back(const struct cnn_model *m, float *dx,
     }
 }
 
-/* Return whether pixel i of tile (r,j) is inside the image; with odd sizes the
+/* Return whether pixel i of tile (r,j) is inside the image. With odd sizes the
  * last tiles extend beyond it. */
 SIMD_INLINE int inside(const struct cnn_model *m, int r, int j, int i) {
     return 2 * r + i / 2 < m->h1 && 2 * j + i % 2 < m->w1;
@@ -134,7 +134,7 @@ SIMD_INLINE ptrdiff_t window_of(const struct cnn_model *m, int r, int j) {
     return r < m->h2 && j < m->w2 ? (ptrdiff_t)r * m->w2 + j : -1;
 }
 
-/* Return where the part of image i begins in y2, top2 and arg2 for channel
+/* Return the position of image i's part in y2, top2 and arg2, for channel
  * c. */
 static size_t tiles_at(const struct cnn_model *m, int i, int c) {
     return ((size_t)i * m->blocks2 + c / BLOCK) * m->tiles_h * m->tiles_w * 4 *
@@ -162,9 +162,9 @@ SIMD_INLINE void pool(float *top, uint8_t *arg, const vfloat y[4],
 }
 
 /* Compute image i's y2, its statistics and its pooling winners from the
- * products of VLEN channels from c on. The sums use each pixel's difference
- * from the first pixel, which is a cheap estimate of the mean. Squares of the
- * values themselves would lose digits if the mean is large. */
+ * products of VLEN channels, beginning with c. The sums use each pixel's
+ * difference from the first pixel, which is a cheap estimate of the mean.
+ * Squares of the values themselves would lose digits if the mean is large. */
 static void transform_output(struct cnn_model *m, double *sums,
                              const float *products, int i, int c) {
     const ptrdiff_t plane = (ptrdiff_t)m->room * BLOCK;
@@ -218,8 +218,8 @@ void cnn_conv2_forward(struct cnn_model *m, int n) {
     }
 }
 
-/* Compute `factor` and `constant` for VLEN channels from c on. Batch norm's
- * gradient in a batch of n is factor * y + constant + scale * g. */
+/* Compute `factor` and `constant` for VLEN channels, beginning with c. Batch
+ * norm's gradient in a batch of n is factor * y + constant + scale * g. */
 static void norm_gradient(const struct cnn_model *m, int n, int c,
                           vfloat *factor, vfloat *constant) {
     const double count = (double)n * m->h1 * m->w1;
@@ -233,7 +233,7 @@ static void norm_gradient(const struct cnn_model *m, int n, int c,
 }
 
 /* Compute products (positions,room,BLOCK), the transformed gradient of image
- * i's y2, for VLEN channels from c on. */
+ * i's y2, for VLEN channels, beginning with c. */
 static void transform_output_back(const struct cnn_model *m, float *products,
                                   int n, int i, int c) {
     const ptrdiff_t plane = (ptrdiff_t)m->room * BLOCK;

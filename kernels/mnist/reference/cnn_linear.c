@@ -42,7 +42,7 @@ static struct layer fc2(const struct cnn_model *m) {
 }
 
 /* Compute one tile of y = x @ weight + bias, followed by ReLU if `relu`:
- * LINEAR_ROWS images from x and y on, and one block of outputs. */
+ * LINEAR_ROWS images, beginning at x and y, and one block of outputs. */
 static void forward_tile(float *y, const float *x, const float *weight,
                          const float *bias, int in, int images, int relu) {
     vfloat acc[LINEAR_ROWS][2];
@@ -85,7 +85,7 @@ void cnn_fc2_forward(struct cnn_model *m, int n) {
     forward(m, &l, m->logits, m->hidden, n, 0);
 }
 
-/* Return the loss of one image, and replace its logits by the gradient of the
+/* Return the loss of one image, and replace its logits with the gradient of the
  * mean loss of n images. The logits are `block` apart from one block of classes
  * to the next. The largest logit is subtracted first, so that no exponential
  * overflows. */
@@ -104,7 +104,7 @@ static float image_loss(float *logits, size_t block, int classes, int padded,
     return logf(sum) - own;
 }
 
-/* Return the mean loss of the batch, and replace the logits by its gradient. */
+/* Return the batch's mean loss, and replace the logits with its gradient. */
 float cnn_loss(struct cnn_model *m, const uint8_t *labels, const int32_t *order,
                int n) {
 #pragma omp parallel for schedule(static) num_threads(m->team)
@@ -133,7 +133,7 @@ static void transpose(const struct cnn_model *m, float *to, const float *from,
 }
 
 /* Compute dx for LINEAR_ROWS inputs and BLOCK images. dx and weight point at
- * the first input, dy_t at the first image; the last images may be past the
+ * the first input, dy_t at the first image. The last images may be past the
  * batch. */
 static void backward_dx(float *dx, const float *weight, const float *dy_t,
                         const struct layer *l) {

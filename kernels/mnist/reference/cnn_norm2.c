@@ -63,7 +63,7 @@ void cnn_norm2_forward(struct cnn_model *m, int n) {
                 }
 }
 
-/* Process images [first,last) and VLEN channels from c on. */
+/* Process images [first,last) and VLEN channels, beginning with c. */
 static void backward_group(struct cnn_model *m, double *sums, int first,
                            int last, int c) {
     const int pixels = m->h2 * m->w2, v = c % BLOCK;

@@ -21,8 +21,8 @@ namespace simt::SIMT_FIBERS {
 
 enum : size_t {
     ALIGNMENT = 256,        // alignment in bytes, as cudaMalloc() guarantees
-    GUARD = 256 << 20,      // bytes of addresses, not of memory, on either side
-    LEAST_GUARD = 64 << 10, // the same if addresses are limited (ulimit -v)
+    GUARD = 256 << 20,      // bytes of address space (not memory) on each side
+    LEAST_GUARD = 64 << 10, // the same if ulimit -v limits address space
     MOST_MAPPED = 16384,    // each takes one or two mappings, and Linux allows
                             // 65530
     ZONE = 4096,            // bytes of canary around a malloc() block: without
@@ -50,7 +50,7 @@ static void fill_zones(const Allocation &a) {
 }
 
 static bool is_filled(const char *from, const char *to, unsigned char byte) {
-    // This does not use memcmp(), whose masked loads are slow next to a guard.
+    // memcmp() is not used, since its masked loads are slow next to a guard.
     uint64_t word, wanted = byte * 0x0101010101010101u;
     for (; to - from >= (long)sizeof word; from += sizeof word) {
         memcpy(&word, from, sizeof word);
@@ -143,7 +143,7 @@ static int poison_file() {
     return file;
 }
 
-/* Poison whole pages without touching them. Returns false if that is
+/* Poison whole pages without touching them. Return false if that is
  * impossible. */
 static bool poison_lazily(char *from, char *to) {
     const int file = poison_file();
@@ -186,7 +186,7 @@ static size_t guard() {
     return bytes;
 }
 
-/* Make the pages from `low` to `high` accessible, and fill them. Returns false
+/* Make the pages from `low` to `high` accessible, and fill them. Return false
  * if the system refuses. */
 static bool open_pages(const Allocation &a) {
     if (mprotect(a.low, a.high - a.low, PROT_READ | PROT_WRITE)) return false;
@@ -253,7 +253,7 @@ void poison_freed(const Allocation &a) {
         memset(start_of(a), POISON, a.size);
         return;
     }
-    // Replace the memory by addresses that fault, in one mapping with its
+    // Replace the memory with addresses that fault, in one mapping with its
     // guards.
     mmap(a.base, a.span, PROT_NONE,
          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);

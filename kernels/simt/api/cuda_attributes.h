@@ -1,6 +1,6 @@
 /* cuda_attributes.h -- the results of cudaDeviceGetAttribute(), as a list of
- * SIMT_ATTRIBUTE(number, name, value). The including file defines this macro;
- * the value is an expression in `p`, a cudaDeviceProp. */
+ * SIMT_ATTRIBUTE(number, name, value). The including file defines this macro.
+ * The value is an expression in `p`, a cudaDeviceProp. */
 SIMT_ATTRIBUTE(1, cudaDevAttrMaxThreadsPerBlock, p.maxThreadsPerBlock)
 SIMT_ATTRIBUTE(2, cudaDevAttrMaxBlockDimX, p.maxThreadsDim[0])
 SIMT_ATTRIBUTE(3, cudaDevAttrMaxBlockDimY, p.maxThreadsDim[1])

@@ -118,7 +118,7 @@ class barrier {
         __atomic_sub_fetch(&expected, 1, __ATOMIC_ACQ_REL);
         (void)arrive();
     }
-    /* Return whether the phase of this parity is over; phase 0 is the first. */
+    /* Return whether the phase of this parity is over. Phase 0 is the first. */
     bool try_wait_parity(bool parity) const {
         const bool over = (phase() & 1) != parity;
         if (over)

@@ -1,5 +1,5 @@
-/* cuda_capture.cpp -- stream capture, by which work queued on a stream becomes
- * a graph; see cuda_graph.h. */
+/* cuda_capture.cpp -- stream capture, which turns the work queued on a stream
+ * into a graph; see cuda_graph.h. */
 #include "cuda_graph_private.h"
 #include "cuda_stream.h"
 
@@ -58,8 +58,8 @@ cudaError_t begin_work(cudaStream_t stream, CUstream_st **recording) {
 
 /* ---- kernels ------------------------------------------------------------ */
 
-static thread_local Recorded **wanted; // where the next launch is kept instead
-                                       // of run
+static thread_local Recorded **wanted; // where to keep the next launch instead
+                                       // of running it
 
 /* Return whether to keep a launch instead of running it. The runtime calls this
  * before each launch. */

@@ -23,8 +23,8 @@ static bool is_static(const void *pointer) {
     return dladdr(pointer, &info) != 0;
 }
 
-/* Return whether `size` bytes from `pointer` may be one side of a copy whose
- * kind specifies the memory `side` for them. */
+/* Return whether the `size` bytes at `pointer` are valid in a copy whose kind
+ * specifies the memory `side` for them. */
 static bool may_touch(const void *pointer, size_t size, Side side) {
     Allocation a;
     if (find_allocation(pointer, &a)) {

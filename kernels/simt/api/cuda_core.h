@@ -3,8 +3,8 @@
 #define SIMT_CUDA_CORE_H
 #include "../runtime/engine.h"
 
-// The enum has a fixed type because a program may pass any number, which then
-// gives cudaErrorInvalidValue.
+// The enum has a fixed type because a program may pass any number. An unknown
+// number gives cudaErrorInvalidValue.
 enum cudaError : int {
 #define SIMT_ERROR(value, name, text) name = value,
 #include "cuda_errors.h"
@@ -33,7 +33,7 @@ cudaError_t cudaPeekAtLastError(void);
 const char *cudaGetErrorName(cudaError_t error);
 const char *cudaGetErrorString(cudaError_t error);
 
-/* Return the nanoseconds of a clock that only goes forward. */
+/* Return the time of a monotonic clock in nanoseconds. */
 long long simt_nanoseconds(void);
 
 #pragma GCC visibility pop

@@ -113,7 +113,7 @@ static void describe_machine(cudaDeviceProp *p) {
     p->hostNumaId = p->deviceNumaId = -1;
 }
 
-/* Set the limits of a GPU, since programs choose their launch sizes by them. */
+/* Set a GPU's limits, which programs use to choose their launch sizes. */
 static void describe_limits(cudaDeviceProp *p) {
     p->major = capability()->major;
     p->minor = capability()->minor;

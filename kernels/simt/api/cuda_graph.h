@@ -154,9 +154,9 @@ cudaError_t cudaGraphAddEventWaitNode(cudaGraphNode_t *node, cudaGraph_t graph,
                                       const cudaGraphNode_t *after,
                                       size_t count, cudaEvent_t event);
 
-/* Memory that a node allocates exists from this call on, at the same address in
- * every launch. It remains until it has been freed and the graph and everything
- * instantiated from it no longer exist. */
+/* Memory that a node allocates exists as soon as this call returns, at the same
+ * address in every launch. It remains until it has been freed and the graph and
+ * everything instantiated from it no longer exist. */
 cudaError_t cudaGraphAddMemAllocNode(cudaGraphNode_t *node, cudaGraph_t graph,
                                      const cudaGraphNode_t *after, size_t count,
                                      struct cudaMemAllocNodeParams *params);

@@ -68,7 +68,7 @@ cudaError_t run_work(const Work &work) {
         return cudaSuccess;
     case cudaGraphNodeTypeGraph: return run_steps(*work.steps);
     case cudaGraphNodeTypeEventRecord: return cudaEventRecord(work.event, 0);
-    default: return cudaSuccess; // the steps before have run already
+    default: return cudaSuccess; // the earlier steps have already run
     }
 }
 

@@ -6,8 +6,8 @@ using namespace simt;
 
 /* ---- queries ------------------------------------------------------------- */
 
-/* Return `found` to a program that has room for *count nodes, or only their
- * number. Excess room is filled with NULL. */
+/* Copy `found` into the program's array of *count nodes, with NULL in excess
+ * elements, and set *count. If there is no array, only set *count. */
 static cudaError_t give(const Nodes &found, cudaGraphNode_t *nodes,
                         size_t *count) {
     if (!count) return set_error(cudaErrorInvalidValue);

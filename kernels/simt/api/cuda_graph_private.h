@@ -19,8 +19,8 @@ struct Work {
     cudaEvent_t event;
     std::shared_ptr<CUgraph_st> child;
     std::shared_ptr<CUgraphExec_st> steps; /* steps of the child graph */
-    std::shared_ptr<void> memory;          /* it frees the memory that the
-                                              capture allocated */
+    std::shared_ptr<void> memory;          /* frees the memory that the capture
+                                              allocated */
 };
 
 Work kernel_work(Recorded *recorded);

@@ -16,7 +16,7 @@ namespace simt::SIMT_FIBERS {
 
 enum : size_t {
     LATE_BYTES = 16 << 20, // bytes of freed memory kept before their reuse
-    LATE_BLOCKS = 1024,    //
+    LATE_BLOCKS = 1024,    // the same limit, as a number of blocks
     LATE_MAPPINGS = 256,   // address ranges that stay unusable
     FEW = 128              // maximum number of allocations to check whenever
                            // the host waits
@@ -84,7 +84,7 @@ static size_t physical_memory() {
 }
 
 /* Return the number of bytes that the container may still allocate, but at most
- * `otherwise`; `otherwise` if no limit is known. */
+ * `otherwise`. If no limit is known, return `otherwise`. */
 static size_t left_in_container(size_t otherwise) {
     size_t most, now;
     FILE *limit = fopen("/sys/fs/cgroup/memory.max", "r");
@@ -100,7 +100,7 @@ static size_t left_in_container(size_t otherwise) {
 
 /* Return the bytes available without swapping. */
 static size_t available_memory() {
-    // This does not use _SC_AVPHYS_PAGES, which omits files that the kernel has
+    // _SC_AVPHYS_PAGES is not used, since it omits files that the kernel has
     // cached. The kernel releases these on demand, and they fill most of a busy
     // machine.
     FILE *file = fopen("/proc/meminfo", "r");
@@ -227,7 +227,7 @@ void leave_graph(void *pointer) {
     Allocation *a = of_graph(pointer);
     if (!a) return;
     const Allocation gone = *a;
-    a->flags = 0; // from now on, the memory is the program's
+    a->flags = 0; // the program now owns the memory
     if (!(gone.flags & GRAPH_FREES)) return;
     heap().live.erase(gone.address);
     retire(gone, "when its graph was destroyed");
@@ -282,7 +282,7 @@ static void place(const Allocation &a, bool freed, uintptr_t address,
 void locate(uintptr_t address, char *text, size_t size) {
     *text = 0;
     std::unique_lock<std::mutex> guard(heap().lock, std::try_to_lock);
-    if (!guard.owns_lock()) return; // the faulting thread may hold it
+    if (!guard.owns_lock()) return; // the faulting thread may hold the lock
     for (const auto &entry : heap().live)
         if (surrounds(entry.second, address))
             return place(entry.second, false, address, text, size);

@@ -13,8 +13,8 @@ enum Memory : unsigned char { DEVICE, MANAGED, PINNED, REGISTERED };
  * or the program frees it. */
 enum { OF_GRAPH = 1, GRAPH_FREES = 2 };
 
-/* One allocation, inside the `span` bytes from `base` on. The bytes from `low`
- * to `high` may be accessed: the allocation and the red zones around it. */
+/* One allocation, inside the `span` bytes that begin at `base`. The bytes from
+ * `low` to `high` may be accessed: the allocation and its red zones. */
 struct Allocation {
     uintptr_t address;
     size_t size;
@@ -38,14 +38,14 @@ enum : size_t { LARGE = 1 << 20 };
 void describe(const Allocation &a, char *text, size_t size);
 
 /* Get the memory for `a->size` bytes of kind `a->memory`, with red zones, and
- * fill it. Returns false if the system has none. */
+ * fill it. Return false if the system has none. */
 bool get_memory(Allocation *a);
 
 /* Return whether a store went past the end of `a`; if so, print one line that
  * reports it. */
 bool overrun(const Allocation &a, const char *when);
 
-/* Do what overrun() does, and also check for stores before the start of `a`,
+/* Perform overrun()'s check, and also check for stores before the start of `a`,
  * which takes more time. */
 bool damaged(const Allocation &a, const char *when);
 
@@ -66,7 +66,7 @@ cudaError_t allocate(void **pointer, size_t size, Memory memory,
  * `b`. */
 cudaError_t release(void *pointer, Memory a, Memory b);
 
-/* Record that a graph's memory is freed. Returns false if `pointer` is not a
+/* Record that a graph's memory is freed. Return false if `pointer` is not a
  * graph's memory. */
 bool free_in_graph(void *pointer);
 
@@ -77,7 +77,7 @@ void leave_graph(void *pointer);
 cudaError_t register_host(void *pointer, size_t size, unsigned flags);
 cudaError_t unregister_host(void *pointer);
 
-/* Find the allocation that `pointer` points into. Returns false if there is
+/* Find the allocation that `pointer` points into. Return false if there is
  * none. */
 bool find_allocation(const void *pointer, Allocation *found);
 
@@ -86,11 +86,11 @@ bool find_allocation(const void *pointer, Allocation *found);
  * call this function. */
 void locate(uintptr_t address, char *text, size_t size);
 
-/* Check for overruns if a kernel has run since the last check. This is limited
- * to a small number of allocations, since the host may wait often. */
+/* Check for overruns if a kernel has run since the last check. The check covers
+ * only a few allocations, since the host may wait often. */
 void check_after_launches();
 
-/* Find the bytes of memory in the machine, and those not yet allocated. */
+/* Find the machine's total memory and its unallocated memory, in bytes. */
 void memory_left(size_t *free, size_t *total);
 
 /* Find the bytes of device memory that are allocated now, and their maximum so

@@ -20,7 +20,7 @@ typedef void (*Invoke)(const void *function, void **arguments);
 void remember(const void *function, Invoke invoke);
 /* Return that function, or NULL if it is unknown. */
 Invoke invoke_of(const void *function);
-/* Launch the kernel. Returns the error of this launch, or an error if `invoke`
+/* Launch the kernel. Return the error of this launch, or an error if `invoke`
  * is NULL. */
 cudaError_t launch_by_function(const void *function, Invoke invoke,
                                const cudaLaunchConfig_t *config,
@@ -67,7 +67,7 @@ cudaError_t cudaLaunchCooperativeKernel(const void *kernel, dim3 grid,
                                         size_t shared = 0,
                                         cudaStream_t stream = 0);
 /* Only the attribute for cooperative launches has an effect. Clusters of more
- * than one block are rejected; all other attributes are ignored. */
+ * than one block are rejected. All other attributes are ignored. */
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config,
                                 const void *kernel, void **arguments);
 

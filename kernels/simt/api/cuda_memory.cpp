@@ -277,8 +277,8 @@ cudaError_t cudaDeviceGetGraphMemAttribute(int device,
 cudaError_t cudaDeviceSetGraphMemAttribute(int device,
                                            enum cudaGraphMemAttributeType which,
                                            void *value) {
-    uint64_t unused; // the maxima cannot be reset: they are those of the
-                     // process
+    uint64_t unused; // the maxima belong to the process and cannot be
+                     // reset
     if (!value) return set_error(cudaErrorInvalidValue);
     return cudaDeviceGetGraphMemAttribute(device, which, &unused);
 }

@@ -1,7 +1,7 @@
 /* cuda_memory.h -- device memory, which is the host's.
  *
  * Fresh memory holds 0xff (NaN, -1), since a GPU does not zero it, either.
- * Managed memory is 0, since programs have come to expect that.
+ * Managed memory is 0, since programs have come to rely on that.
  *
  * Each allocation ends at an inaccessible guard, except for a gap that its
  * 256-byte alignment may leave. A kernel that touches the guard faults. A
@@ -37,7 +37,7 @@ cudaError_t cudaMemGetInfo(size_t *free, size_t *total);
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes,
                                      const void *pointer);
 
-/* Pools are accepted, but all of them are the same memory. */
+/* Pools are accepted, but all of them use the same memory. */
 cudaError_t cudaMallocAsync(void **pointer, size_t size, cudaStream_t stream);
 cudaError_t cudaFreeAsync(void *pointer, cudaStream_t stream);
 cudaError_t cudaMallocFromPoolAsync(void **pointer, size_t size,
@@ -126,8 +126,8 @@ cudaError_t copy_from_symbol(void *to, const void *symbol, size_t whole,
                              cudaStream_t stream);
 } // namespace simt
 
-/* Check all red zones now. Returns the number of allocations with writes past
- * their end since their last check, after a line on stderr for each. */
+/* Check all red zones now. Print a line on stderr for each allocation that was
+ * written past its end since its last check, and return their number. */
 extern "C" int simt_check_memory(void);
 
 /* Set how copies are checked where the kind specifies the device for memory

@@ -83,7 +83,7 @@ pipeline<s> make_pipeline(const G &group, pipeline_shared_state<s, n> *state) {
     return simt_make_pipeline(group, state,
                               [](uint32_t *producers) { *producers = ~0u; });
 }
-/* Make a pipeline in which each thread states its role. */
+/* Make a pipeline in which each thread specifies its role. */
 template <class G, thread_scope s, unsigned n>
 pipeline<s> make_pipeline(const G &group, pipeline_shared_state<s, n> *state,
                           pipeline_role role) {

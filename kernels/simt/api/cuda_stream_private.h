@@ -55,7 +55,7 @@ cudaError_t begin_work(cudaStream_t stream, CUstream_st **recording);
 cudaError_t forbid_while_capturing(bool always);
 
 /* Invalidate the captures of all streams that the legacy stream would have to
- * wait for. Returns an error if there are any, because their work has not run
+ * wait for. Return an error if there are any, because their work has not run
  * yet. Requires the lock. */
 cudaError_t forbid_legacy();
 

@@ -5,8 +5,8 @@
 #include "../runtime/engine.h"
 
 /* rewrite.py puts SIMT_BODY and SIMT_END around the body of every kernel and
- * removes `__global__`. If the word remains, it is in an included file, which
- * is not rewritten, and that kernel must not be called. */
+ * removes `__global__`. If the word remains, the kernel is in an included file,
+ * which is not rewritten. Such a kernel must not be called. */
 #define __global__                                                           \
     __attribute__((noinline,                                                 \
                    error("this kernel is defined in an included file: only " \
@@ -82,13 +82,13 @@
     _Pragma("GCC error \"clusters are not simulated on the CPU\"")
 #define __forceinline__ inline __attribute__((always_inline))
 #define __align__(bytes) __attribute__((aligned(bytes)))
-#define SIMT_NOINLINE __attribute__((noinline)) /* in place of __noinline__ */
+#define SIMT_NOINLINE __attribute__((noinline)) /* instead of __noinline__ */
 
 namespace simt {
 
 /* threadIdx and similar variables are empty objects, not macros, since a
  * program may have variables and fields of these names. `threadIdx.x` converts
- * to unsigned. rewrite.py has replaced it by simt::x(threadIdx), so it is
+ * to unsigned. rewrite.py replaces it with simt::x(threadIdx), which is
  * unsigned where that matters (min(), printf()). */
 #define SIMT_BUILTIN(Name, Vector, value)                               \
     struct Name {                                                       \

@@ -1,4 +1,4 @@
-/* curand.cpp -- many steps of XORWOW at once.
+/* curand.cpp -- skips many steps of XORWOW in one product.
  *
  * A step is linear over the bits of the state: it multiplies them by a 160 x
  * 160 matrix A of bits. n steps multiply by A^n, the product of those A^(2^i)

@@ -28,8 +28,8 @@ template <> struct Bits<double> {
 
 #ifdef SIMT_CHECK
 /* Compute an update from an old value. The runtime calls this function, because
- * a loop in this header would count as steps of the kernel, although its author
- * has not written them. */
+ * a loop in this header would count as steps of the kernel, although the kernel
+ * does not contain it. */
 template <class T, class Next>
 uint64_t next_value(const void *next, uint64_t seen) {
     static_assert(sizeof(T) <= 8, "atomics have at most 8 bytes");
@@ -40,7 +40,7 @@ uint64_t next_value(const void *next, uint64_t seen) {
     __builtin_memcpy(&wanted, &now, sizeof now);
     return wanted;
 }
-/* Replace *address by next(old). This counts as one access at the program's
+/* Replace *address with next(old). This counts as one access at the program's
  * line. */
 template <class T, class Next>
 SIMT_INLINE T update(T *address, Next next, int order = __ATOMIC_RELAXED) {
@@ -68,7 +68,7 @@ template <class T> SIMT_INLINE T add_float(T *address, T value) {
     return old;
 }
 
-/* Replace *address by next(old). */
+/* Replace *address with next(old). */
 template <class T, class Next> SIMT_INLINE T update(T *address, Next next) {
     T old = __atomic_load_n(address, __ATOMIC_RELAXED);
     while (!__atomic_compare_exchange_n(address, &old, next(old), true,
@@ -88,9 +88,9 @@ template <class T> SIMT_INLINE T added(T old, bool nothing) {
 } // namespace simt
 
 /* The memory order of the atomics. It must keep the compiler from moving an
- * access on which a kernel spins. However, CUDA's atomics order nothing, which
- * the watch build must detect; its hooks keep the compiler from moving anything
- * past them. */
+ * access on which a kernel spins. CUDA's atomics order nothing, however, and
+ * the watch build must detect code that relies on an order. Its hooks keep the
+ * compiler from moving anything past them. */
 #ifdef SIMT_CHECK
 #define SIMT_ORDER __ATOMIC_RELAXED
 #else

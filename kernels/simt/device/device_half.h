@@ -28,8 +28,8 @@ struct Binary16 {
         const unsigned bits = __float_as_uint(x), rest = bits & 0x7fffffffu;
         const unsigned sign = bits >> 16 & 0x8000u;
         if (rest > 0x7f800000u) return 0x7fff;
-        if (rest >= 0x477ff000u) return sign | 0x7c00; // from 65520: infinite
-        if (rest >= 0x38800000u) // from 2^-14 on, the mantissa loses 13 bits
+        if (rest >= 0x477ff000u) return sign | 0x7c00; // 65520 or more
+        if (rest >= 0x38800000u) // 2^-14 or more: the mantissa loses 13 bits
             return sign | (rest - 0x38000000u + 0xfff + (rest >> 13 & 1)) >> 13;
         // Near 0.5, floats are spaced like subnormal halves.
         const float shifted = __uint_as_float(rest) + 0.5f;

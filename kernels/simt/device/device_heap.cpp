@@ -27,8 +27,8 @@ bool take_from_heap(size_t size) {
 
 void give_to_heap(size_t size) { taken -= cost(size); }
 
-/* The memory that kernels hold, by address: free() must distinguish it from the
- * host's. */
+/* Memory that kernels hold, by address. free() must distinguish it from the
+ * host's memory. */
 static struct Kept {
     std::mutex lock;
     std::unordered_map<void *, size_t> sizes;

@@ -8,16 +8,16 @@
 
 namespace simt::SIMT_FIBERS {
 
-/* Count an allocation of `size` bytes. Returns false if the heap has no room
+/* Count an allocation of `size` bytes. Return false if the heap has no room
  * for it. */
 bool take_from_heap(size_t size);
 void give_to_heap(size_t size);
 
-/* Allocate for a kernel that is not watched. Returns NULL if there is no
+/* Allocate for a kernel that is not watched. Return NULL if there is no
  * room. */
 void *heap_malloc(size_t size);
 
-/* Free memory from heap_malloc(). Returns false if `memory` is not from the
+/* Free memory from heap_malloc(). Return false if `memory` is not from the
  * heap. */
 bool heap_free(void *memory);
 

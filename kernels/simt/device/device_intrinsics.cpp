@@ -17,9 +17,9 @@ class Rounding {
     ~Rounding() { fesetround(before); }
 };
 
-// Hide a value from the compiler. It assumes rounding to nearest and may move
-// arithmetic, so both the operands and the use of the result must be hidden
-// from it.
+// Hide a value from the compiler. The compiler assumes rounding to nearest and
+// may move arithmetic, so both the operands and the use of the result must be
+// hidden.
 template <class T> T hidden(T x) {
     asm volatile("" : "+m"(x)::"memory");
     return x;

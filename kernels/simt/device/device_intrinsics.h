@@ -234,12 +234,12 @@ SIMT_INLINE unsigned __urhadd(unsigned x, unsigned y) {
  * `selector`. A nibble's top bit selects the byte's sign instead. */
 unsigned __byte_perm(unsigned x, unsigned y, unsigned selector);
 
-/* Return the position in `mask` of the |offset|-th set bit from `base` on,
+/* Return the position of the |offset|-th set bit of `mask`, counted from `base`
  * upwards or downwards, or ~0u if there is none. */
 unsigned __fns(unsigned mask, unsigned base, int offset);
 
-/* Return c plus a dot product: of the four bytes of `a` and `b`, or of the two
- * halves of `a` and the lower or upper two bytes of `b`. */
+/* Return c plus a dot product. Its factors are the four bytes of `a` and `b`,
+ * or the two halves of `a` and two bytes of `b` (lo: the lower two). */
 int __dp4a(int a, int b, int c);
 unsigned __dp4a(unsigned a, unsigned b, unsigned c);
 int __dp4a(char4 a, char4 b, int c);

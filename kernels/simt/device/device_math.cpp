@@ -29,8 +29,8 @@ double erfcinv_small(double y) {
     double x = t - (2.30753 + t * 0.27061) / (1 + t * (0.99229 + t * 0.04481));
     x /= SQRT_2;
     for (int i = 0; i < 4; i++) {
-        // This is (erfc(x) - y) / |erfc'(x)|, without an underflow if y is
-        // tiny.
+        // This equals (erfc(x) - y) / |erfc'(x)|, but does not underflow for a
+        // tiny y.
         const double step = (erfcx(x) - y * std::exp(x * x)) / TWO_OVER_SQRT_PI;
         x += step / (1 - x * step);
     }

@@ -4,10 +4,10 @@
  * The C library's functions are declared word for word, so that <math.h> may
  * also be included. The functions in simt::math are templates, so that the C++
  * overloads of <math.h> and <stdlib.h>, if present, are preferred to them.
- * Frequently used functions of CUDA are inlined; device_math.cpp, in the
- * runtime, has the others. Names that some version of <math.h> has or may get
- * are C functions with noexcept, since some versions declare them but none
- * defines them. */
+ * Frequently used functions of CUDA are inlined. The others are in
+ * device_math.cpp, in the runtime. Functions that some version of <math.h>
+ * declares, or may declare in future, are C functions with noexcept. No version
+ * of the C library defines them. */
 #ifndef SIMT_DEVICE_MATH_H
 #define SIMT_DEVICE_MATH_H
 #include "../runtime/engine.h"
@@ -145,7 +145,7 @@ template <> struct Real<float> {
 template <> struct Real<double> {
     typedef bool type;
 };
-template <class T> struct Number {}; // with `type` unless int's abs() does
+template <class T> struct Number {}; // with `type`, except for abs(int)'s types
 template <> struct Number<long> {
     typedef long type;
 };

@@ -51,12 +51,12 @@ void check_matrix_lanes(const char *name, unsigned here_, unsigned same) {
     Worker *worker = this_worker;
     if (here_ != 0xffffffffu)
         note_fault(worker, here(), SIMT_FAULT_TRAP, cudaErrorLaunchFailure,
-                   "wmma::%s() needs all 32 lanes of a warp, %d arrived", name,
-                   __builtin_popcount(here_));
+                   "wmma::%s() needs all 32 lanes of a warp, but %d arrived",
+                   name, __builtin_popcount(here_));
     else
         note_fault(worker, here(), SIMT_FAULT_TRAP, cudaErrorLaunchFailure,
                    "wmma::%s() needs the same address and ldm from all lanes "
-                   "of a warp, lane %d has others than lane 0",
+                   "of a warp, but lane %d differs from lane 0",
                    name, __builtin_ctz(~same));
     abandon(worker);
 }

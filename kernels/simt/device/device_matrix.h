@@ -75,7 +75,7 @@ double matrix_sum(const MatrixShape &shape, int row, int col, double sum);
 #pragma GCC visibility pop
 
 /* Wait for all lanes of the warp, which must have the same arguments. This is
- * inlined only in the watch build, which needs the line of the call; other
+ * inlined only in the watch build, which needs the line of the call. Other
  * builds compile in half the time without inlining. */
 #ifdef SIMT_CHECK
 SIMT_INLINE

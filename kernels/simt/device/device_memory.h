@@ -35,7 +35,7 @@ SIMT_STORE(__stwb)
 SIMT_STORE(__stwt)
 #undef SIMT_STORE
 
-/* g++ has no equivalent of this before version 13. */
+/* Before version 13, g++ has no equivalent of this function. */
 #define __builtin_assume(condition) \
     ((condition) ? (void)0 : __builtin_unreachable())
 #define __assume(condition) __builtin_assume(condition)

@@ -80,7 +80,7 @@ SIMT_INLINE void __syncwarp(unsigned mask = 0xffffffffu) {
     simt::meet(mask, simt::SYNC, 0, simt::lane());
 }
 
-/* Return the lanes that make this very call at the same time. */
+/* Return the lanes that make this call at the same time. */
 SIMT_INLINE unsigned __activemask() {
     return simt::active_lanes(simt::promoted());
 }

@@ -56,7 +56,7 @@ SIMT_INLINE unsigned pack(unsigned lanes, unsigned mask) {
     return out;
 }
 
-/* Return the threads of `mask` from rank `first` on, but at most `count`. */
+/* Return at most `count` threads of `mask`, starting with rank `first`. */
 SIMT_INLINE unsigned some_of(unsigned mask, unsigned first, unsigned count) {
     unsigned out = 0;
     for (unsigned rank = 0; mask; rank++, mask &= mask - 1)

@@ -51,7 +51,7 @@ inline uint4 philox(uint4 c, uint2 key) {
     return c;
 }
 
-/* Add high * 2^64 + low to the counter of 128 bits. */
+/* Add high * 2^64 + low to the 128-bit counter. */
 inline void philox_add(uint4 *c, unsigned long long low,
                        unsigned long long high) {
     const unsigned long long before = (unsigned long long)c->y << 32 | c->x;

@@ -26,8 +26,8 @@ struct tf32;
 
 /* ---- the supported fragments -------------------------------------------- */
 
-/* The stored type of an operand of type T, and how many of `count`
- * elements each lane stores. Each element of half is stored at least
+/* The stored type of an operand of type T, and the number of its `count`
+ * elements that each lane stores. Each element of half is stored at least
  * twice. */
 template <class T> struct simt_operand {
     static_assert((T *)0 != 0, "wmma: half, __nv_bfloat16 and precision::tf32 "

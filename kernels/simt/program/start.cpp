@@ -1,9 +1,9 @@
 /* start.cpp -- code that runs before the main() of every whole program.
  *
- * The program must handle faults, as under nvcc: after a fault, every call
- * returns the same error. In addition, a line on stderr reports the fault, and
- * a program that nevertheless ends normally exits with status 1. The
- * environment holds the options of `weft run`. */
+ * Faults have the same effect as under nvcc: after a fault, every call returns
+ * the same error. In addition, a line on stderr reports the fault, and a
+ * program that nevertheless ends normally exits with status 1. The environment
+ * holds the options of `weft run`. */
 #include <stdlib.h>
 #include <unistd.h>
 

@@ -14,7 +14,7 @@ static Worker *running_worker() { return static_cast<Worker *>(here()->block); }
 
 [[noreturn]] static void no_memory(Worker *worker) {
     note_fault(worker, here(), SIMT_FAULT_EXCEPTION, cudaErrorMemoryAllocation,
-               "out of memory for copies that are not waited for");
+               "out of memory for pending asynchronous copies");
     abandon(worker);
 }
 

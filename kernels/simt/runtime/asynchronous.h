@@ -17,14 +17,14 @@ namespace simt::SIMT_FIBERS {
  * waits for it in groups. */
 enum Errand : unsigned { COPIES, STORES, PRODUCTS, ERRANDS };
 
-/* One operation; the other operands of act() follow it in memory. */
+/* One operation. The other operands of act() follow it in memory. */
 struct Later {
     void (*act)(Later *); /* NULL: this is the end of a group */
     void *shared;         /* first byte of shared memory that it writes or
                            * reads */
     unsigned bytes;       /* number of these bytes; 0: unknown */
     unsigned short size;  /* bytes of the whole operation, a multiple of 8 */
-    unsigned short site;  /* for the watch build: where it was issued */
+    unsigned short site;  /* for the watch build: where the thread issued it */
 };
 
 struct Errands {
@@ -55,10 +55,10 @@ Errands *later_room(Errand errand, unsigned bytes);
 void later_end_group(Errand errand);
 void later_act(Errand errand, unsigned groups);
 
-/* Issue a copy by TMA, which is performed when a thread waits for `barrier`. */
+/* Issue a TMA copy, which is performed when a thread waits for `barrier`. */
 void later_bulk(Later *later, const void *barrier);
 /* Perform the operations issued at `barrier`; `phase` is the watch build's name
- * for the barrier's phase. Returns false if there were none. */
+ * for the barrier's phase. Return false if there were none. */
 bool later_land(const void *barrier, const void *phase);
 
 void later_copy(Later *copy); /* performs a LaterCopy */

@@ -23,7 +23,7 @@ enum {
     CHECK_EVERY = 64,         // unsuccessful turns between two checks for
                               // Ctrl-C
     SLOTS_BYTES = MAX_THREADS * SIMT_STACK,
-    MAX_KNOWN = 2048 // maximum number of workers: twice as many as there can be
+    MAX_KNOWN = 2048 // maximum number of workers: twice the possible number
 };
 
 // All workers, for signal handlers, which must not access thread-local
@@ -95,8 +95,8 @@ Worker *worker_at(uintptr_t address) {
 }
 
 /* Give the first `count` slots their guard pages. Each guard splits a mapping
- * in two, and Linux allows a process 65530 mappings. Without any left, a new
- * system thread never starts. Two runtimes in a process therefore use at most
+ * in two, and Linux allows a process 65530 mappings. If none is left, no new
+ * system thread can start. Two runtimes in a process therefore use at most
  * 57344: with more than 14 workers, some slots have no guards. */
 static void guard(Worker *worker, int count) {
     static std::atomic<int> guards;
@@ -160,7 +160,7 @@ static void finish(Worker *worker, Fiber *self) {
     }
 }
 
-/* Put `self` in the place of `other` in the ring. */
+/* Replace `other` with `self` in the ring. */
 static void take_place(Fiber *self, Fiber *other) {
     const bool alone = other->next == other;
     self->thread = other->thread;
@@ -270,7 +270,7 @@ void in_vain(Fiber *self) {
     if (worker->checker) check_deadlock(worker);
     note_fault(worker, 0, SIMT_FAULT_DEADLOCK, cudaErrorLaunchTimeout,
                "deadlock in block (%u,%u,%u): of %d threads left, %d wait at a "
-               "barrier and the others for lanes that do not come",
+               "barrier and the others for lanes that never arrive",
                worker->index.x, worker->index.y, worker->index.z, worker->live,
                worker->arrived);
     abandon(worker);
@@ -289,16 +289,16 @@ void yield(Fiber *self) {
     Worker *worker = worker_of(self->block);
     go_inside(worker);
     promote(self);
-    worker->vain = 0; // it does not sleep: this thread may end the wait of
-                      // other threads
+    worker->vain = 0; // this thread does not sleep, since it may end the wait
+                      // of other threads
     if (self->next != self) pass(self);
     go_outside(worker);
 }
 
 unsigned active_lanes(Fiber *self) {
-    // The active lanes of the warp are those that reach this very call before
-    // they wait for anything else. After one round of the ring, all of them
-    // have arrived.
+    // The active lanes of the warp are those that reach this call before they
+    // wait for anything else. After one round of the ring, all of them have
+    // arrived.
     Warp *warp = self->warp;
     const unsigned lane = self->thread.linear % WARP, bit = 1u << lane;
     const uint64_t site = (uint64_t)__builtin_return_address(0);
@@ -361,7 +361,7 @@ unsigned place_shared(Block *block, SharedSite *site, size_t size,
 /* ---- running blocks ----------------------------------------------------- */
 
 static uint64_t random_next(uint64_t *state) {
-    // splitmix64 (Steele, Lea, Flood 2014), for which any seed works.
+    // This is splitmix64 (Steele, Lea, Flood 2014), which accepts any seed.
     uint64_t z = *state += 0x9e3779b97f4a7c15u;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
     z = (z ^ z >> 27) * 0x94d049bb133111ebu;
@@ -457,22 +457,47 @@ static void begin_job(Worker *worker, Job *job) {
         fill_identity(worker, dim, order);
 }
 
+/* Take a claimed block from another worker, which may wait for that very block
+ * (watchdog.cpp). Block numbers only increase in a launch, so the exchange fails
+ * if the owner has begun the block or claimed others since. */
+static bool take_claimed(const Job *job, uint64_t *block) {
+    for (int i = 0; Worker *owner = worker_number(i); i++) {
+        if (owner->busy.load() != job->number) continue;
+        uint64_t next = owner->next.load();
+        while (next < owner->end.load())
+            if (owner->next.compare_exchange_weak(next, next + 1)) {
+                *block = next;
+                return true;
+            }
+    }
+    return false;
+}
+
+/* Find the worker's next block. Returns false if none is left. */
+static bool take_block(Worker *worker, Job *job, uint64_t *block) {
+    *block = worker->next.fetch_add(1);
+    if (*block < worker->end.load()) return true;
+    const bool shared = job->shared_claims.load();
+    const uint64_t chunk = shared ? 1 : job->chunk;
+    *block = job->next.fetch_add(chunk);
+    if (*block >= job->blocks) return shared && take_claimed(job, block);
+    const uint64_t end = *block + chunk;
+    worker->next.store(*block + 1); // before `end`: see take_claimed()
+    worker->end.store(end < job->blocks ? end : job->blocks);
+    return true;
+}
+
 void run_blocks(Worker *worker, Job *job) {
     begin_job(worker, job);
     Launch *const launch = pending_launch();
     this_worker = worker;
     worker->thread = pthread_self();
     worker->busy.store(job->number);
-    for (;;) {
-        uint64_t k = job->next.fetch_add(job->chunk);
-        uint64_t end = k + job->chunk;
-        if (end > job->blocks) end = job->blocks;
-        for (; k < end && !stopped(worker); k++) {
-            run_block(worker, job, k);
-            if (job->cooperative) leave_grid(worker);
-        }
-        if (k < end || end == job->blocks) break;
+    for (uint64_t k; !stopped(worker) && take_block(worker, job, &k);) {
+        run_block(worker, job, k);
+        if (job->cooperative) leave_grid(worker);
     }
+    worker->end.store(0); // a stopped launch leaves claimed blocks
     worker->busy.store(0);
     while (worker->looked_at.load()) sched_yield(); // a signal is being sent
     // Restore the rounding mode, which a kernel may have changed and which

@@ -1,12 +1,12 @@
 /* engine.h -- the engine that runs a block of CUDA threads on one CPU thread.
  *
- * A block begins as a plain loop: one fiber calls the kernel for thread 0, 1,
- * 2, ... to its end, at about 2 ns per thread. The first thread that reaches a
- * barrier, a warp primitive or a spin promotes the block. That thread keeps its
- * fiber, and every later thread gets a fiber of its own. The earlier threads
- * have finished, and finished threads no longer count at the barrier, as on a
- * GPU. From then on the unfinished threads form a ring, and a thread waits by
- * passing the CPU to the next thread in the ring.
+ * A block begins as a plain loop: one fiber runs the kernel to its end for
+ * thread 0, 1, 2, ..., at about 2 ns per thread. The first thread that reaches
+ * a barrier, a warp primitive or a spin promotes the block. That thread keeps
+ * its fiber, and every later thread gets a fiber of its own. The earlier
+ * threads have finished, and finished threads no longer count at the barrier,
+ * as on a GPU. From then on the unfinished threads form a ring, and a thread
+ * waits by passing the CPU to the next thread in the ring.
  *
  * A launch calls the runtime once. The code for each thread and barrier is
  * inlined into the kernel from this header. */
@@ -103,7 +103,7 @@ struct Kernel {
     const char *name;
     int max_dynamic_shared; /* set by cudaFuncSetAttribute(); 0: the default */
     int static_shared;      /* bytes of __shared__ arrays that it placed */
-    bool checked;           /* whether its code calls the hooks of
+    bool checked;           /* whether the kernel's code calls the hooks of
                              * kernels/simt/watch */
     Parameter *parameters;  /* of the latest launch; only for a checked
                              * kernel */
@@ -162,7 +162,7 @@ struct Launch {
 #pragma GCC visibility push(default)
 void launch_push(Launch *launch);
 void launch_pop(Launch *launch);
-/* Return true if only the kernel's identity is requested; the kernel then
+/* Return true if only the kernel's identity is requested. The kernel then
  * returns immediately. */
 bool asked(Kernel *kernel);
 /* Run the closure for every thread of the launch that is on top of the stack.
@@ -207,8 +207,8 @@ void checked_fence(bool device);
 /* Set the names of a module's device variables. A module without this call has
  * none. */
 void checked_device_names(const char *names);
-/* Replace the `size` bytes at `address` by next(closure, old), and return the
- * old bytes. This counts as one access, regardless of the number of
+/* Replace the `size` bytes at `address` with next(closure, old), and return
+ * the old bytes. This counts as one access, regardless of the number of
  * attempts. */
 uint64_t checked_update(void *address, unsigned size, int order,
                         uint64_t (*next)(const void *closure, uint64_t old),
@@ -302,7 +302,7 @@ template <class Body> void run_threads(void *closure) {
         block->inside = false;
         mine.body();
         block->inside = true;
-        // If the block has been promoted, now or long before, other fibers run
+        // If the block has been promoted, just now or earlier, other fibers run
         // the remaining threads.
         if (look(block->promoted)) return;
         const int running = look(block->running) + 1;
@@ -338,7 +338,7 @@ template <class Body> SIMT_INLINE void launch(Kernel *kernel, Body body) {
 
 template <size_t... I> struct Indices {}; // avoids including <utility>
 
-/* Let the next thread in the ring run. Returns when this thread's turn comes
+/* Let the next thread in the ring run. Return when this thread's turn comes
  * again. */
 SIMT_INLINE void pass(Fiber *self) {
     Fiber *next = self->next;
@@ -370,11 +370,11 @@ SIMT_INLINE Fiber *promoted() {
 SIMT_INLINE void open_barrier(Block *block) {
     block->arrived = 0;
     block->epoch++;
-    block->votes[block->epoch & 1] = 0; // all threads have read it, or are not
-                                        // in this block
+    block->votes[block->epoch & 1] = 0; // no thread of this block still needs
+                                        // the old value
 }
 
-/* Implement __syncthreads(). Returns the sum of the threads' votes. */
+/* Implement __syncthreads(). Return the sum of the threads' votes. */
 SIMT_INLINE int barrier(int vote = 0) {
     Block *block = here()->block;
     go_inside(block);

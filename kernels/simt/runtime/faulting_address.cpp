@@ -1,10 +1,10 @@
 /* faulting_address.cpp -- the address that an x86-64 instruction accesses.
  *
- * The processor reports the faulting address, except for two kinds of accesses.
- * These are accesses to an address with invalid high bits, and accesses by an
- * instruction that requires an aligned operand. For these, this file computes
- * the address from the instruction (Intel's manual, volume 2, chapter 2:
- * prefixes, opcode, ModRM, SIB). */
+ * The processor reports the faulting address, except for accesses to an address
+ * with invalid high bits and accesses by an instruction that requires an
+ * aligned operand. For these, this file computes the address from the
+ * instruction (Intel's manual, volume 2, chapter 2: prefixes, opcode, ModRM,
+ * SIB). */
 #include "signals.h"
 
 #if SIMT_SIGNALS && defined(__x86_64__)

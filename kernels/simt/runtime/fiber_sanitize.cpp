@@ -23,8 +23,8 @@ static int index_of(const Worker *worker, const Fiber *fiber) {
 
 #ifdef __SANITIZE_ADDRESS__
 
-/* The stack of this thread's worker, saved while a fiber runs, and whether a
- * switch has been announced that has not arrived. */
+/* The stack of this thread's worker, saved while a fiber runs, and whether an
+ * announced switch has not arrived yet. */
 static thread_local struct {
     const void *bottom;
     size_t size;

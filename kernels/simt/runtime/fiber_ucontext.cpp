@@ -1,4 +1,4 @@
-/* fiber_ucontext.cpp -- the portable switch of fibers, by ucontext. */
+/* fiber_ucontext.cpp -- the portable fiber switch, which uses ucontext. */
 #include "runtime.h"
 
 #ifdef SIMT_UCONTEXT

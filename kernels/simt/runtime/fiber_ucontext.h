@@ -1,6 +1,6 @@
 /* fiber_ucontext.h -- fibers on any POSIX machine. A switch is a call into the
- * runtime that also makes a system call. So it costs 20 to 100 times as much as
- * a switch of fiber_x86.h. */
+ * runtime that also makes a system call. It costs 20 to 100 times as much as a
+ * switch of fiber_x86.h. */
 #ifndef SIMT_FIBER_UCONTEXT_H
 #define SIMT_FIBER_UCONTEXT_H
 
@@ -12,7 +12,7 @@ static inline __attribute__((always_inline, const)) Fiber *here() {
 }
 
 #pragma GCC visibility push(default)
-/* Suspend `from` and continue `to`. Returns when another fiber switches
+/* Suspend `from` and continue `to`. Return when another fiber switches
  * back. */
 void switch_fiber(Fiber *from, Fiber *to);
 #pragma GCC visibility pop

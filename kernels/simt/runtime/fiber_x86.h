@@ -13,7 +13,7 @@ static inline __attribute__((always_inline, const)) Fiber *here() {
 }
 
 // With AVX-512, the compiler would keep values in these registers across the
-// switch, since the ABI does not list them as used by the switch.
+// switch, since the ABI does not list the switch as a user of them.
 #ifdef __AVX512F__
 #define SIMT_AVX512_CLOBBERS                                                  \
     , "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", \
@@ -23,7 +23,7 @@ static inline __attribute__((always_inline, const)) Fiber *here() {
 #define SIMT_AVX512_CLOBBERS
 #endif
 
-/* Suspend `from` and continue `to`. Returns when another fiber switches back.
+/* Suspend `from` and continue `to`. Return when another fiber switches back.
  *
  * Every register is declared clobbered, so the compiler saves the few that it
  * still needs. This code saves the other registers: the stack pointer and rbp,

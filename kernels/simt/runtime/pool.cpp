@@ -40,12 +40,12 @@ static void sleep_and_work(Pool *mine, Worker *worker) {
     }
 }
 
-/* Start one more worker. Returns false if the system refuses. */
+/* Start one more worker. Return false if the system refuses. */
 static bool add_thread() {
     Worker *worker = create_worker();
     if (!worker) return false;
-    // Signals must go to the program's threads; faults stay on the thread that
-    // causes them.
+    // Only the program's threads may receive signals. Faults remain with the
+    // thread that causes them.
     sigset_t all, before;
     sigfillset(&all);
     for (int mine : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGURG})

@@ -36,8 +36,8 @@ static int look_at_object(struct dl_phdr_info *info, size_t, void *raw) {
         if (end > high) high = end;
     }
     if (search->address < low || search->address >= high) return 0;
-    search->found->size = 0; // a handler may be reading it: a size must never
-                             // be too large
+    search->found->size = 0; // a handler may be reading `found`: its size must
+                             // never be too large
     search->found->start = low;
     search->found->size = high - low;
     return 1;

@@ -16,7 +16,7 @@ namespace simt::SIMT_FIBERS {
 enum {
     MAX_WORKERS = 1024,
     CHUNKS_PER_WORKER = 16,
-    COOPERATIVE_BLOCKS = 64 // each needs a system thread, and many are slow
+    COOPERATIVE_BLOCKS = 64 // each needs a system thread; many are slow
 };
 
 static std::atomic<int> wanted_threads, order_of_turns;
@@ -46,8 +46,8 @@ bool asked(Kernel *kernel) {
 }
 
 Kernel *kernel_of(const void *function) {
-    // Every kernel begins with asked(), before it uses its parameters, so it
-    // may be called without arguments.
+    // Every kernel calls asked() before it uses its parameters, so this code
+    // may call the kernel without arguments.
     Kernel *kernel = 0;
     asking = &kernel;
     if (function) ((void (*)())(uintptr_t)function)();
@@ -99,7 +99,7 @@ static void refuse(const Kernel *kernel, Launch *launch, cudaError_t e) {
                                 launch->shared, cudaGetErrorString(e));
     if (e == cudaErrorCooperativeLaunchTooLarge)
         snprintf(fault.text + length, sizeof fault.text - length,
-                 ": %llu blocks must run at once, on this CPU at most %d do",
+                 ": %llu blocks must run together; this CPU runs at most %d",
                  (unsigned long long)g.x * g.y * g.z, cooperative_limit());
     report_fault(&fault);
 }
@@ -154,6 +154,7 @@ static void run_now(Kernel *kernel, const Closure *calls, void *closure,
     job.body = calls->run;
     job.closure = closure;
     job.next = 0;
+    job.shared_claims = false;
     job.failed = false;
     const int workers = workers_for(&job);
     if (job.cooperative && !prepare_grid(&job))
@@ -252,8 +253,8 @@ extern "C" void simt_set_threads(int n) {
 
 extern "C" int simt_threads(void) {
     if (wanted_threads > 0) return wanted_threads;
-    // In a container with a quota of CPU time, `import weft` sets it, unless
-    // the user has done so: see lib/weft/base/device.py.
+    // In a container with a quota of CPU time, `import weft` sets this variable
+    // unless the user has set it; see lib/weft/base/device.py.
     const char *text = getenv("OMP_NUM_THREADS");
     const int chosen = text ? atoi(text) : 0;
     if (chosen > 0) return chosen > MAX_WORKERS ? (int)MAX_WORKERS : chosen;

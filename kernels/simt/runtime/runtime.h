@@ -27,7 +27,7 @@ struct Capability {
     int multiprocessor_kb, threads; /* of a multiprocessor */
 };
 
-/* Return the limits that this runtime has: those of simt_set_capability(). */
+/* Return this runtime's limits, which simt_set_capability() sets. */
 const Capability *capability();
 
 /* One launch, shared by all its workers. */
@@ -42,7 +42,9 @@ struct Job {
     bool cooperative;
     uint64_t blocks, chunk;
     std::atomic<uint64_t> next;        /* first block that no worker has
-                                        * begun */
+                                        * claimed */
+    std::atomic<bool> shared_claims;   /* whether a worker without blocks takes
+                                        * those that others have claimed */
     std::atomic<size_t> printed;       /* bytes printed by printf() */
     std::atomic<unsigned> shared_used; /* bytes of shared memory allocated */
     unsigned shared_gaps;              /* bytes of these between checked
@@ -50,7 +52,7 @@ struct Job {
     std::atomic<bool> failed;
     simt_fault fault;     /* the first fault; written by the worker that set
                              `failed` */
-    bool fault_found;     /* whether the watch build has a finding for it */
+    bool fault_found;     /* whether the watch build has reported the fault */
     const void *fault_pc; /* place of the fault in a checked kernel; NULL:
                            * unknown */
 };
@@ -67,8 +69,8 @@ struct Recorded {
     bool cooperative;
 };
 
-/* The interface by which a launch finds out whether its stream is being
- * captured. The launch calls `active` first; a captured launch goes to `keep`,
+/* The interface through which a launch determines whether its stream is being
+ * captured. The launch calls `active` first. A captured launch goes to `keep`,
  * which then owns it. NULL while nothing is being captured. */
 struct Capture {
     bool (*active)(cudaStream_t stream);
@@ -110,25 +112,27 @@ struct Worker : Block {
 #ifdef SIMT_SANITIZE
     void *host, *announced[MAX_THREADS]; /* used by fiber_sanitize.cpp */
 #endif
-    std::atomic<unsigned> busy;  /* number of the launch that it works on, or
-                                  * 0 */
-    std::atomic<unsigned> poked; /* number of the launch in which it must
-                                  * yield */
+    std::atomic<unsigned> busy;  /* number of the launch that the worker is
+                                  * running, or 0 */
+    std::atomic<unsigned> poked; /* number of the launch in which the worker
+                                  * must yield */
     std::atomic<bool> looked_at; /* whether the watchdog is accessing it */
-    pthread_t thread;            /* the thread that it runs on while busy */
+    pthread_t thread;            /* the worker's thread while it is busy */
     uint64_t seen_steps;         /* for the watchdog: see share() */
     int turns_given, hot;        /* for the watchdog: see share() */
     volatile bool waiting;       /* whether it waits at a grid barrier */
-    volatile bool switching;     /* whether swapcontext() is at work: its stack
-                                  * cannot be unwound */
+    volatile bool switching;     /* whether swapcontext() is running, whose
+                                  * stack cannot be unwound */
     Signal got;
     uintptr_t stopped_at; /* instruction at which a signal ended it, or 0 */
-    Checker *own_checker; /* created for its first checked launch */
+    Checker *own_checker; /* created for the worker's first checked launch */
     unsigned modes;       /* the processor's floating-point modes, such as
                            * rounding */
     bool asked;           /* whether a thread of the block has issued an
                            * operation (asynchronous.h) */
     unsigned long long blocks;            /* blocks that have begun */
+    std::atomic<uint64_t> next, end;      /* claimed blocks that it has not
+                                           * begun; none if next >= end */
     struct Pending *pending[MAX_THREADS]; /* by thread; NULL: none yet */
     Bulk *bulks;                          /* copies of the block, in order */
 
@@ -137,7 +141,7 @@ struct Worker : Block {
     }
 };
 
-/* The address range of the fibers' stacks; bytes 0: they may be anywhere. */
+/* The address range of the fibers' stacks. bytes 0: they may be anywhere. */
 struct Stacks {
     uintptr_t base, bytes;
 };
@@ -190,12 +194,12 @@ void forget_watchdog(); /* for a forked child */
 
 /* faults.cpp */
 /* Record a fault of a thread, or of all threads if `self` is NULL. If it is the
- * first, it becomes the launch's fault. Returns the entry to complete, or NULL
+ * first, it becomes the launch's fault. Return the entry to complete, or NULL
  * if it is not the first. */
 simt_fault *note_fault(Worker *worker, const Fiber *self, int kind,
                        cudaError_t error, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
-void report_fault(const simt_fault *fault); /* report it to this thread's
+void report_fault(const simt_fault *fault); /* report a fault to this thread's
                                              * callers */
 /* Return the error of a faulty launch that no call has reported yet, or
  * cudaSuccess. Synchronising calls and cudaGetLastError() report it once,
@@ -220,10 +224,10 @@ const char *latest_kernel(); /* name of the last kernel run; NULL: none has
                               * run */
 /* Return the maximum number of blocks of a cooperative launch. */
 int cooperative_limit();
-/* Launch a captured launch again, with all its checks. Returns the error of a
- * launch that is rejected. */
+/* Repeat a captured launch, with all its checks. Return the error of a launch
+ * that is rejected. */
 cudaError_t replay(const Recorded *recorded);
-void forget(Recorded *recorded); /* frees it */
+void forget(Recorded *recorded); /* frees the launch */
 
 /* fiber_ucontext.cpp: storage for the contexts of a worker's fibers. */
 void create_contexts(Worker *worker);

@@ -108,11 +108,11 @@ static void note_address(Worker *worker, Fiber *self) {
         const bool null = address < (uintptr_t)SIMT_PAGE && !got->unknown;
         char where[160];
         locate(address, where, sizeof where);
-        fault = note_fault(
-            worker, self, SIMT_FAULT_ADDRESS, cudaErrorIllegalAddress,
-            "illegal address: %s %#zx%s%s", how[got->write + 1],
-            (size_t)address, null ? " (a null pointer)" : where,
-            got->unknown ? " (no address that a machine has)" : "");
+        fault = note_fault(worker, self, SIMT_FAULT_ADDRESS,
+                           cudaErrorIllegalAddress,
+                           "illegal address: %s %#zx%s%s", how[got->write + 1],
+                           (size_t)address, null ? " (a null pointer)" : where,
+                           got->unknown ? " (not a valid address)" : "");
     }
     if (!fault) return;
     fault->address = address;
@@ -135,7 +135,7 @@ static void land() {
         note_fault(worker, self, SIMT_FAULT_ILLEGAL,
                    cudaErrorIllegalInstruction,
                    "illegal instruction: __builtin_trap(), or code that the "
-                   "compiler takes to be unreachable");
+                   "compiler considers unreachable");
         break;
     case SIGABRT:
         note_fault(worker, self, SIMT_FAULT_EXCEPTION, cudaErrorLaunchFailure,
@@ -172,7 +172,7 @@ static void write_down(Signal *got, int number, const siginfo_t *info,
     got->unknown = false;
     if (number != SIGSEGV || !address_unknown(context)) return;
     const uintptr_t address = operand_address(context, &got->write);
-    // 0 or 0x1ffff if the address is canonical with 48 bits. Linux gives out
+    // This is 0 or 0x1ffff for a canonical address of 48 bits. Linux provides
     // longer addresses (57 bits) only on request.
     const uintptr_t high = address >> 47;
     got->address = address;
@@ -221,7 +221,7 @@ struct AlternateStack {
 void AlternateStack::provide() {
     stack_t now, ours = {};
     checked = true;
-    // An existing alternate stack will do; Python's faulthandler has one.
+    // An existing alternate stack suffices; Python's faulthandler has one.
     if (sigaltstack(0, &now) || !(now.ss_flags & SS_DISABLE)) return;
     void *got = mmap(0, ALTERNATE_STACK, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -249,8 +249,8 @@ void provide_stack() {
 static void on_host_fault(int number, siginfo_t *info, void *context);
 static Hook host_hook = {SIGSEGV, on_host_fault, {}, {}, false, false};
 
-/* Handle a fault of the host: memory that the host may use has guard pages,
- * too. */
+/* Handle a fault of the host, whose memory may have guard pages, too. Report
+ * its place. */
 static void on_host_fault(int, siginfo_t *info, void *context) {
     char where[160];
     locate((uintptr_t)info->si_addr, where, sizeof where);

@@ -31,7 +31,7 @@ struct Hook {
 /* Install the handler. If `polite`, an ignored signal stays ignored. */
 void hook(Hook *hook, bool polite);
 void unhook(Hook *hook);
-/* Do what would have happened without the hook. This may end the process. */
+/* Handle the signal as if without the hook. This may end the process. */
 void chain(Hook *hook, siginfo_t *info, void *context);
 
 /* The code of one library or program in memory. */

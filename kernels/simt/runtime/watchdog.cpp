@@ -2,11 +2,11 @@
  *
  * One thread of the process checks the running launch every few milliseconds,
  * and sleeps when there is none. A launch costs one more store at its beginning
- * and one at its end. The thread sends SIGURG (which has no effect on code that
- * does not handle it) to the workers
- *   - of a launch that must end because of Ctrl-C, the time limit, or another
- *     worker's fault. The handler takes the worker out of its block.
- *   - whose block has made no step since the last check: the running thread may
+ * and one at its end. The thread sends SIGURG, which has no effect on code that
+ * does not handle it, to two kinds of workers:
+ *   - Workers of a launch that must end because of Ctrl-C, the time limit, or
+ *     another worker's fault. The handler takes them out of their blocks.
+ *   - Workers whose block has made no step since the last check. The thread may
  *     be waiting, in its own loop, for another thread of its block. The handler
  *     lets the others run (preempt.cpp).
  * Both happen only if a kernel's own code was interrupted, since a function of
@@ -45,8 +45,8 @@ enum {
     STUCK_CPU_MS = 4000,  // least CPU time in that period, in
                           // milliseconds
     STUCK = 255,          // a reason in addition to enum simt_fault_kind
-    GIVE_UP_LOOKS = 5000, // checks of a launch that does not end, before a
-                          // message
+    GIVE_UP_LOOKS = 5000, // checks before a message about a launch that does
+                          // not end
     LIFE_S = 3,           // seconds before a program's first sign of life
     LIFE_APART_S = 60,    // maximum number of seconds between two signs
 };
@@ -75,7 +75,7 @@ static int requested(const Worker *worker) {
     return it >> 8 == worker->job->number ? (int)(it & 255) : 0;
 }
 
-/* What a thread waits for, as the end of a sentence. */
+/* The end of a sentence about a thread's wait. */
 struct Wait {
     char text[260];
     Wait(const Worker *worker, const Fiber *self) {
@@ -173,7 +173,7 @@ static void answer_poke(siginfo_t *info, void *raw) {
 }
 
 static void on_poke(int, siginfo_t *info, void *raw) {
-    const int before = errno; // the interrupted code may be about to read it
+    const int before = errno; // the interrupted code may still need errno
     answer_poke(info, raw);
     errno = before;
 }
@@ -190,7 +190,7 @@ steps(const Worker *worker) {
         (unsigned)worker->live, (unsigned)worker->arrived};
     uint64_t sum = 0;
     // The worker may be writing these numbers; any mixture of old and new
-    // values will do.
+    // values is acceptable.
     for (const unsigned &part : parts)
         sum = sum * 0x9e3779b97f4a7c15u + *(const volatile unsigned *)&part;
     return sum;
@@ -230,9 +230,18 @@ static bool stands_still(Worker *worker, unsigned number, int *wait) {
     return still;
 }
 
+/* Return whether the launch has blocks that have not begun. */
+static bool blocks_are_left(unsigned number) {
+    if (job->next < job->blocks) return true;
+    for (int i = 0; Worker *worker = worker_number(i); i++)
+        if (worker->busy.load() == number && worker->next < worker->end)
+            return true;
+    return false;
+}
+
 /* Run threads for which others of their block may wait. If all blocks that have
  * begun may wait for others, run more blocks, since a GPU would run many at the
- * same time. Returns the microseconds until the next check. */
+ * same time. Return the microseconds until the next check. */
 static int share(unsigned number, long long *moved) {
     const long long now = simt_nanoseconds();
     int wait = LOOK_US, at_work = 0;
@@ -241,8 +250,9 @@ static int share(unsigned number, long long *moved) {
         at_work++;
         if (!stands_still(worker, number, &wait)) *moved = now;
     }
-    if (now - *moved < STILL_MS * 1000000ll || job->next >= job->blocks)
+    if (now - *moved < STILL_MS * 1000000ll || !blocks_are_left(number))
         return wait;
+    job->shared_claims = true;
     if (at_work < cooperative_limit()) add_workers(job, at_work);
     *moved = now;
     return wait;
@@ -398,7 +408,7 @@ void watch_launch(Job *the_job) {
 
 void unwatch_launch() {
     current.store(0, std::memory_order_release);
-    if (!awake.load()) release_faults(); // no thread will do it later
+    if (!awake.load()) release_faults(); // no thread will release them later
 }
 
 void forget_watchdog() {

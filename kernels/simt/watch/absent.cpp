@@ -4,9 +4,9 @@
  * CUDA's rules (Programming Guide, "Warp Shuffle Functions" and "Warp Vote
  * Functions"): all lanes of the mask that have not exited must make the same
  * call. A shuffle that reads from a lane outside the call gets an undefined
- * value. So two events are findings: a lane of the mask has reached the
- * kernel's end by another path, or a shuffle reads a lane that does not take
- * part. The sentences are the same as in lib/weft/pykernel/sim/warp.py. */
+ * value. So there are two findings. Either a lane of the mask has reached the
+ * kernel's end by another path, or a shuffle reads an absent lane. The
+ * sentences are the same as in lib/weft/pykernel/sim/warp.py. */
 #include "report.h"
 
 namespace simt::SIMT_FIBERS {
@@ -58,7 +58,7 @@ std::string reason(const Call &call, unsigned lane) {
 
 /* Return whether the value that the lane reads spoils a result that matters. In
  * a sum over the first 8 lanes by steps of 4, 2 and 1, the last lanes read past
- * the group. But nothing uses their sums. So unless the lane reads an ended
+ * the group, but nothing uses their sums. So unless the lane reads an ended
  * lane of the mask, only the lane with the group's result counts. This is the
  * first lane if it reads upwards, else the last lane. */
 bool is_misled(const Call &call, unsigned lane) {

@@ -40,7 +40,7 @@ static void touch(const void *at, size_t bytes, const void *pc, Mark mark) {
     }
 }
 
-/* Record an access like touch(); it is counted only if it costs anything. */
+/* Record an access like touch(). It is counted only if it costs anything. */
 static void touch_counted(const void *at, size_t bytes, const void *pc,
                           Mark mark, bool costs) {
     Checker *checker = checker_here();
@@ -119,7 +119,7 @@ static void access_at(Checker *checker, Fiber *self, const Later *later,
     if (checker->races_on) races_access(checker, self, it);
 }
 
-/* Mark the operation's bytes as no longer in flight: they are read or written
+/* Mark the operation's bytes as no longer in flight. They are read or written
  * now. */
 static void end(Checker *checker, Fiber *self, const Later *later, Mark mark,
                 State under_way) {

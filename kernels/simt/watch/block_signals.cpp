@@ -2,10 +2,10 @@
  * among them.
  *
  * A release is recorded with its variable. An acquisition is recorded with its
- * block, its variable, and the number of releases that the variable had by
- * then. To decide whether an access of another block came first, the search
- * goes back from the acquisitions of the running block. If in doubt, the answer
- * is yes, which avoids false alarms. */
+ * block, its variable, and the number of releases that the variable had at that
+ * time. To decide whether an access of another block came first, the search
+ * goes back from the acquisitions of the running block. In case of doubt the
+ * answer is yes, which avoids false alarms. */
 #include "block_signals.h"
 
 namespace simt::SIMT_FIBERS {
@@ -23,7 +23,7 @@ struct Release {
     unsigned base, interval;
     Told told;
     Clock fenced;
-    size_t heard; // number of its block's acquisitions until then
+    size_t heard; // number of the block's acquisitions until the release
 };
 
 struct Heard {
@@ -144,8 +144,8 @@ struct Search {
     Mention wanted;
     uint64_t block; // the block that made the access
     std::vector<std::pair<Variable, unsigned>> open;
-    std::unordered_map<Variable, unsigned> seen; // number of its releases seen,
-                                                 // for each variable
+    std::unordered_map<Variable, unsigned> seen; // number of releases seen, for
+                                                 // each variable
     std::unordered_map<uint64_t, size_t> asked;  // number of acquisitions
                                                  // examined, for each block
 

@@ -43,7 +43,7 @@ static bool own_before(const Judge &j, Mention m) {
     return thread == j.me || id_of(m) < known(*j.races, j.me, thread);
 }
 
-/* Return whether an access of any block came before the current access. Returns
+/* Return whether an access of any block came before the current access. Return
  * false if the answer would require a long search. */
 static bool soon_before(const Judge &j, Mention m) {
     return !is_live(j, m) || (is_own(j, m) && own_before(j, m));

@@ -46,9 +46,9 @@ enum Effect : uint8_t {
     EFFECT_SWAPS = 7
 };
 
-/* A place in a program's code that accesses memory; its pc identifies it. */
+/* A place in a program's code that accesses memory. Its pc identifies it. */
 struct Site {
-    const void *pc; /* the return address of its hook call */
+    const void *pc; /* return address of the site's hook call */
     uint8_t size;   /* in bytes; 0: accesses vary in size */
     Kind kind;
     bool is_volatile;
@@ -84,18 +84,18 @@ struct Arrival {
     const void *pc;
     const char *file; /* NULL: unknown */
     unsigned line, epoch;
-    const void *met; /* the place where it waits for lanes; NULL: unknown */
-    bool left;       /* whether it has since left a device function before that
-                      * function's end */
-    bool ended;      /* whether it has reached the end of the kernel without
-                      * leaving early */
+    const void *met; /* the place where the thread waits for lanes, or NULL */
+    bool left;       /* whether the thread has since left a device function
+                      * before that function's end */
+    bool ended;      /* whether the thread has reached the end of the kernel
+                      * without leaving early */
 };
 
-/* A thread's latest volatile or atomic read: a wait is a series of equal
- * ones. */
+/* A thread's latest volatile or atomic read. A wait is a series of equal
+ * reads. */
 struct Look {
     Access access;
-    uint64_t value; /* its bytes, before the access */
+    uint64_t value; /* the bytes before the access */
     unsigned count; /* consecutive reads of this address with this value */
 };
 
@@ -109,8 +109,8 @@ struct Barriers {
     unsigned last;  /* index of the barrier that it left last, if any */
     const char *file[MOST];
     unsigned line[MOST], visits[MOST];
-    unsigned before[MOST][MOST]; /* [i][j]: visits[j] at the time when it was
-                                  * last at i */
+    unsigned before[MOST][MOST]; /* [i][j]: visits[j] when the block was last at
+                                  * i */
 };
 
 /* The state of one worker while it runs the blocks of an instrumented
@@ -237,7 +237,7 @@ void note_look(Checker *checker, const Fiber *self, const Access &access);
 const char *verb(Kind kind);
 /* Return the (x, y, z) of a linear index, in which x runs fastest. */
 uint3 position(uint64_t number, dim3 size);
-/* An index as text: "4", "(1,2)" or "(0,1,2)"; trailing dimensions of size 1
+/* An index as text: "4", "(1,2)" or "(0,1,2)". Trailing dimensions of size 1
  * are omitted. */
 struct Named {
     char text[40];
@@ -250,7 +250,7 @@ struct Who {
     Who(const Job *job, uint3 block, uint3 thread);
 };
 /* Find the array around an offset or, failing that, the nearest array. For
- * SHARED arrays, `block` is the block that owns them. Returns false if there is
+ * SHARED arrays, `block` is the block that owns them. Return false if there is
  * none. */
 bool array_at(const Job *job, Space space, uintptr_t offset, Array *found);
 /* The name of an array in a sentence: "x", or "an array of 64 bytes

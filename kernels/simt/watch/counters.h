@@ -91,7 +91,7 @@ struct SiteTally {
     Pattern *patterns; /* PATTERNS elements */
     unsigned next;     /* index of the pattern that is replaced next */
     Times times;
-    unsigned start; /* start of its rows; see match.cpp */
+    unsigned start; /* start of the site's rows; see match.cpp */
 };
 
 /* The counts of a basic block. */

@@ -11,7 +11,7 @@
 
 namespace simt::SIMT_FIBERS {
 
-enum { MOST = 1000 }; // maximum of findings; known ones are counted
+enum { MOST = 1000 }; // maximum number; repeated findings are counted
 
 struct Kept {
     Found found; // the pointers of `found` point into the following members

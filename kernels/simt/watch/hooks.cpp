@@ -82,11 +82,11 @@ void __tsan_write_range(void *address, size_t size) {
     hook_range(address, size, SIMT_PC, LOOSE_WRITE);
 }
 
-/* This runs when an instrumented library is loaded, before any of its code. */
+/* Start when an instrumented library is loaded, before any of its code runs. */
 void __tsan_init() { start_checking(); }
 void __tsan_func_entry(void *) {}
 void __tsan_func_exit() {}
-/* This is called when a constructor stores the pointer to an object's virtual
+/* Record a constructor's store of the pointer to an object's virtual
  * functions. */
 void __tsan_vptr_update(void **address, void *) {
     hook<sizeof(void *)>(address, SIMT_PC, WRITING);
@@ -95,7 +95,7 @@ void __tsan_vptr_read(void **address) {
     hook<sizeof(void *)>(address, SIMT_PC, READING);
 }
 
-/* This is called at the start of each basic block. */
+/* Record the start of a basic block, where g++ inserts this call. */
 void __sanitizer_cov_trace_pc() {
     const uintptr_t stack = on_stack();
     if (stack - fibers.base >= fibers.bytes) return;

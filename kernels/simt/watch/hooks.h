@@ -14,15 +14,15 @@ struct Mark { /* the form of an access, which is constant for each hook */
 /* ---- judge.cpp ---------------------------------------------------------- */
 
 /* Judge an access to bytes in unusual states: report errors, and update the
- * states. Returns true if no thread had waited for a copy that the access met.
- * Does not return if the error ends the launch. */
+ * states. Return true if no thread had waited for a copy that the access met.
+ * Do not return if the error ends the launch. */
 bool judge_states(Checker *checker, Fiber *self, const Access &access,
                   Mark mark, uint8_t *states);
 /* Report that a thread has read bytes that no thread has written. */
 void tell_blank(Checker *checker, const Access &access, uint3 block,
                 uint3 thread);
 /* Judge an address that is in neither the arena nor the block's shared memory.
- * Returns false if the access is harmless. Does not return if it ends the
+ * Return false if the access is harmless. Do not return if it ends the
  * launch. */
 bool judge_elsewhere(Checker *checker, Fiber *self, Access *access, Mark mark);
 [[noreturn]] void judge_misaligned(Checker *checker, Fiber *self,

@@ -1,5 +1,5 @@
-/* launch.h -- the calls by which the engine notifies the watch build about a
- * launch. */
+/* launch.h -- the calls by which the engine notifies the watch build of the
+ * events of a launch. */
 #ifndef SIMT_CHECK_LAUNCH_H
 #define SIMT_CHECK_LAUNCH_H
 #include "../runtime/runtime.h"
@@ -10,7 +10,7 @@ namespace simt::SIMT_FIBERS {
 
 void check_begin_launch(Job *job);
 void check_end_launch(Job *job);             /* all workers have left */
-Checker *check_begin_worker(Worker *worker); /* NULL: it cannot be checked */
+Checker *check_begin_worker(Worker *worker); /* NULL: no checks */
 void check_begin_block(Worker *worker);
 void check_end_block(Worker *worker);  /* at the block's end, or after it was
                                         * abandoned */

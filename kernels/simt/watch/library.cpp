@@ -47,7 +47,7 @@ static void copy(void *to, const void *from, size_t size, const void *pc) {
 [[noreturn]] static void bad_free(const void *memory) {
     Worker *worker = this_worker;
     note_fault(worker, here(), SIMT_FAULT_EXCEPTION, cudaErrorLaunchFailure,
-               "frees %p, which no malloc() or new of a kernel has given",
+               "frees %p, which no malloc() or new of a kernel returned",
                memory);
     abandon(worker);
 }

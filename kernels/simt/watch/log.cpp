@@ -1,5 +1,5 @@
-/* log.cpp -- the logs of a block: when they are counted, and when they are
- * full. */
+/* log.cpp -- counts the logs of a block at its barriers and at its end, and
+ * handles full logs. */
 #include "counters.h"
 
 #include <stdlib.h>
@@ -62,7 +62,7 @@ static unsigned going_on(const Checker *checker, const Fiber *self) {
 }
 
 /* Let the other lanes run until their logs are full too, so that the warp stays
- * in step. Returns true if another lane has made room in this lane's log. */
+ * in step. Return true if another lane has made room in this lane's log. */
 static bool catch_up(Checker *checker, Fiber *self) {
     Log *log = &checker->log;
     const unsigned thread = self->thread.linear, warp = thread / WARP;

@@ -4,7 +4,7 @@
  * address, or a basic block's pc. match.cpp combines the logs of each warp when
  * the block's threads have met at a barrier or ended, or when a log is full. A
  * thread's k-th visit to a site since the barrier belongs to the warp's k-th
- * request at that site, as in lib/weft/pykernel/sim/counters.py.
+ * request at that site. lib/weft/pykernel/sim/counters.py has the same rule.
  *
  * The functions of the log are called only if the checker's log_on is set. */
 #ifndef SIMT_CHECK_LOG_H
@@ -48,10 +48,10 @@ inline void log_at_meeting(Checker *, Warp *, unsigned) {}
  * this for every instrumented launch, with or without counters. */
 void counters_end_launch(Job *job);
 
-/* Handle a full log of thread `self`. Returns when the log has room again; by
+/* Handle a full log of thread `self`. Return when the log has room again; by
  * then, other threads may have run. */
 void log_full(Checker *checker, Fiber *self);
-/* Append an entry. Returns false if there would be no room after it. */
+/* Append an entry. Return false if there would be no room after it. */
 SIMT_INLINE bool log_try(Log *log, const Fiber *self, uint64_t entry) {
     const unsigned thread = self->thread.linear, count = log->count[thread];
     if (SIMT_UNLIKELY(count >= LOG_ENTRIES - 1)) return false;

@@ -45,7 +45,7 @@ SIMT_INLINE bool fits(const Lanes *lanes, unsigned k, uint64_t first,
 
 static const uint64_t no_delta[WARP] = {};
 
-/* Count entry `k`, an access that did not fit its site's last pattern. Returns
+/* Count entry `k`, an access that did not fit its site's last pattern. Return
  * false if the lanes are not all at one site. */
 static bool count_odd_one(Tally *tally, SiteTally *t, const Lanes *lanes,
                           unsigned k) {
@@ -60,8 +60,8 @@ static bool count_odd_one(Tally *tally, SiteTally *t, const Lanes *lanes,
     return true;
 }
 
-/* Count entries 0, 1, ... as long as all lanes have the same sites and basic
- * blocks. Returns the index of the first entry that differs, or `end`. */
+/* Count entries 0, 1, ... while all lanes have the same sites and basic blocks.
+ * Return the index of the first entry that differs, or `end`. */
 static unsigned count_together(Tally *tally, const Lanes *lanes, unsigned end) {
     const uint64_t *first = lanes->log[lanes->lane[0]];
     const unsigned mask = lanes->mask;
@@ -94,7 +94,7 @@ static unsigned count_together(Tally *tally, const Lanes *lanes, unsigned end) {
 
 /* ---- lanes on different paths -------------------------------------------- */
 
-/* Lanes that are on the same path from some entry on. */
+/* Lanes that follow the same path after some entry. */
 struct Group {
     int number, live; /* number of lanes; those that may get more entries */
     int lane[WARP];
@@ -249,8 +249,8 @@ static void fill_rows(Tally *tally, Lanes *lanes, const Group *group,
     for (int j = 0; j < group->number; j++) lanes->count[group->lane[j]] = kept;
 }
 
-/* Match the entries from `start` on: the k-th entry of a lane at a site belongs
- * to the k-th row of that site. */
+/* Match the entries, beginning with `start`: the k-th entry of a lane at a site
+ * belongs to the k-th row of that site. */
 static void count_apart(Tally *tally, Lanes *lanes, unsigned start) {
     Met *met = tally->met;
     group_lanes(met, lanes, start);

@@ -1,5 +1,5 @@
-/* meetings.cpp -- meetings of a warp's lanes by a GPU's strict rules, and the
- * report of lanes that wait for each other forever.
+/* meetings.cpp -- meetings of a warp's lanes under a GPU's strict rules, and
+ * the report of lanes that wait for each other forever.
  *
  * A lane that calls a shuffle, a vote or __syncwarp() must be in its own mask.
  * All lanes of that mask that have not returned must make the same kind of call

@@ -17,7 +17,7 @@ namespace simt::SIMT_FIBERS {
 
 enum : size_t {
     LARGEST = (size_t)64 << 30,    // bytes of addresses, not of memory
-    SMALLEST = (size_t)256 << 20,  // if addresses are limited (ulimit -v)
+    SMALLEST = (size_t)256 << 20,  // if ulimit -v limits address space
     ALIGN = 256,                   // as cudaMalloc() guarantees
     LEAST_ZONE = 4096,             // minimum of the red zone on each side of an
                                    // array, usually as large as the array
@@ -101,7 +101,7 @@ void *reserve_shadow(size_t each) {
     return reserve(arena.bytes, each, PROT_READ);
 }
 
-/* Open the arena up to `top`. Returns false if the system refuses. */
+/* Open the arena up to `top`. Return false if the system refuses. */
 static bool open_to(size_t top) {
     std::lock_guard<std::mutex> guard(opened->lock);
     if (top <= opened->bytes) return true;

@@ -37,14 +37,14 @@ struct Array {
     uintptr_t offset;  /* offset in its space; see Access::offset */
     size_t size;       /* in bytes */
     unsigned element;  /* size of an element in bytes; 0: unknown */
-    Sides sides;       /* sides of its rows, if it is declared with several */
+    Sides sides;       /* sides of the rows, if the declaration has several */
     Origin origin;
     bool freed;
     unsigned number; /* counted from 1 in the order of creation */
-    char name[48];   /* "" until it has a name */
+    char name[48];   /* "": no name yet */
 };
 
-/* The arena; bytes 0: there is none (no memory for it, or no watch build). */
+/* The arena. If bytes is 0, there is none: no memory, or no watch build. */
 struct Arena {
     uintptr_t base;
     size_t bytes;
@@ -53,21 +53,21 @@ struct Arena {
 extern __attribute__((visibility("hidden"))) Arena arena;
 
 /* Begin to check device memory, when the first instrumented library is loaded.
- * Returns true if there is an arena. */
+ * Return true if there is an arena. */
 bool start_checking();
 /* Reserve addresses for a shadow of the arena, with `each` zeroed bytes per
- * word. Only the part of the shadow that belongs to arrays is writable. Returns
+ * word. Only the part of the shadow that belongs to arrays is writable. Return
  * NULL if there is no room. */
 void *reserve_shadow(size_t each);
 bool checking();
 
 /* Make room for `array.size` bytes with red zones, in which every byte has
- * `state`. Returns the address, or NULL if there is no room. If the array
+ * `state`. Return the address, or NULL if there is no room. If the array
  * already has an address, the room only represents it. */
 void *take_array(Array array, State state);
 bool free_array(const void *pointer); /* false: there is no such array */
 
-/* Find the live array around an offset of the arena. Returns false if there is
+/* Find the live array around an offset of the arena. Return false if there is
  * none. */
 bool find_array(uintptr_t offset, Array *found);
 /* Find the freed array around an offset or, failing that, the nearest live

@@ -5,7 +5,7 @@
  * All of it is inlined into the hook and fits in the registers that a call may
  * overwrite, so that the hook needs no frame. Any other access takes the slow
  * path (hooks.h), which starts over. The fast path first withdraws its log
- * entry; its other notes may be made twice. */
+ * entry. Its other notes may be made twice. */
 #ifndef SIMT_CHECK_PLAIN_H
 #define SIMT_CHECK_PLAIN_H
 #include "check.h"
@@ -106,8 +106,8 @@ SIMT_INLINE bool passes(Checker *checker, Fiber *self, uintptr_t address,
     return true;
 }
 
-/* Do the whole fast path of a plain access by code that continues at `pc`.
- * Returns false if the access needs a slower path. */
+/* Take the whole fast path for a plain access by code that continues at `pc`.
+ * Return false if the access needs a slower path. */
 template <unsigned size, Kind kind, Effort effort>
 SIMT_INLINE bool passes(uintptr_t address, const void *pc) {
     const uintptr_t stack = on_stack();

@@ -12,9 +12,9 @@ namespace simt::SIMT_FIBERS {
 enum : unsigned {
     BATCH = 1024,         // ids that a worker reserves at a time
     BATCHES = 1u << 22,   // the number of batches
-    ENOUGH = BATCHES / 2, // number of used batches from which a launch restarts
-                          // the ids
-    WORKERS = 4096,       // more than there can be
+    ENOUGH = BATCHES / 2, // number of used batches above which a launch
+                          // restarts the ids
+    WORKERS = 4096,       // above the possible number
     LARGE = 64 << 10      // bytes that are worth giving back to the system
 };
 
@@ -50,7 +50,7 @@ static void *reserve(size_t bytes) {
     return memory == MAP_FAILED ? 0 : memory;
 }
 
-/* Reserve shadows of the arena's words or bytes. Returns false if there is no
+/* Reserve shadows of the arena's words or bytes. Return false if there is no
  * room for them. */
 static bool reserve_global(Cells *cells, size_t of_a_word) {
     cells->cells = (Cell *)reserve_shadow(of_a_word * sizeof(Cell));

@@ -1,13 +1,13 @@
 /* races.h -- accesses that nothing orders.
  *
  * Two accesses to the same element race if different threads make them and
- * neither access happens before the other. At least one of them must write, and
- * they must not both be atomic. Numbers ("ids") mark the time as in FastTrack
- * (Flanagan,
- * Freund: PLDI 2009), adapted to blocks: a worker takes a new id when a block
- * begins, when one of its barriers opens, and when lanes meet. So an access by
- * the same block is earlier if its id is below that of the running interval.
- * For plain kernels this comparison is enough.
+ * neither access happens before the other. At least one of them must write,
+ * and they must not both be atomic. Numbers ("ids") mark the time as in
+ * FastTrack (Flanagan, Freund: PLDI 2009), adapted to blocks. A worker
+ * takes a new id when a block begins, when one of its barriers opens, and
+ * when lanes meet. So an access by the same block is earlier if its id is
+ * below that of the running interval. For plain kernels this comparison is
+ * enough.
  *
  * For each 4-byte word of memory a Cell keeps the last write and a read. Each
  * of these is one word that is read and written as a whole. So a cell always
@@ -40,8 +40,8 @@ enum : uint64_t {
     DISTANCE = 3,
     WEAK = 4,    /* a volatile read or an atomic load, which does not race with
                   * atomics */
-    UPDATED = 8, /* in place of a write: Updates has the previous write */
-    BYTES = 16,  /* in place of a write: each byte has a separate cell */
+    UPDATED = 8, /* instead of a write: Updates has the previous write */
+    BYTES = 16,  /* instead of a write: each byte has a separate cell */
     ID_AND_THREAD = ~0ull << THREAD_SHIFT,
     ID_AND_WARP = ~0ull << (THREAD_SHIFT + 5)
 };
@@ -99,8 +99,8 @@ struct Races {
     unsigned own_id[MAX_THREADS]; /* id of each thread, if above `interval` */
     unsigned next, end;           /* range of ids that can be given out */
     unsigned first;               /* first id of the block */
-    unsigned launch;              /* number of the launch for which it was
-                                   * begun; 0: none */
+    unsigned launch;              /* number of the launch to which this state
+                                   * belongs; 0: none */
     uint64_t block;               /* linear index */
     Cells global_bytes, shared_bytes;
     Doubt doubt;
@@ -161,7 +161,7 @@ SIMT_INLINE bool plainly_before(const Races &races, Mention write, Mention now,
     return !((write ^ now) & ID_AND_THREAD) || is_past(races, id);
 }
 
-/* Check and note a plain read of word (or byte) i. Returns false if it is not a
+/* Check and note a plain read of word (or byte) i. Return false if it is not a
  * common case. */
 SIMT_INLINE bool read_plainly(const Races &races, const Cells &cells, size_t i,
                               Mention now, unsigned floor) {
@@ -245,7 +245,7 @@ SIMT_INLINE bool write_quickly(const Cells &cells, size_t i, Mention now,
     return true;
 }
 
-/* Check an access of any kind, without the shortcuts above (cells.cpp). */
+/* Check an access of any kind, including the rare cases (cells.cpp). */
 void judge_access(Checker *checker, Fiber *self, const Access &access);
 
 /* Check a permitted plain, volatile or atomic access to shared or global memory

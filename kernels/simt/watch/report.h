@@ -15,9 +15,9 @@ namespace simt::SIMT_FIBERS {
 struct Sink {
     std::string text;
     void print(const char *format, ...) __attribute__((format(printf, 2, 3)));
-    void quote(const char *string); /* write it as a JSON string */
-    /* Write [module, offset], or null: the place of the instruction that calls
-     * a hook which returns to `pc`. */
+    void quote(const char *string); /* write a JSON string */
+    /* Write [module, offset], or null: the place of the hook call that returns
+     * to `pc`. */
     void place(const void *pc);
 };
 

@@ -57,7 +57,7 @@ void simt_check_begin(void);
  * step is a basic block of the kernel: "threads" is the number of threads that
  * reached it, in "executions" executions by warps. "copied" is the number of
  * bytes copied by cp.async. "copied_past" is the sum, over these bytes, of the
- * barriers that the block met while each was under way. "shared" is the static
+ * barriers that the block met while each was in flight. "shared" is the static
  * shared memory of a block. */
 char *simt_check_report(void);
 void simt_check_free(char *report);
@@ -70,7 +70,7 @@ void simt_check_races(int on);
 /* Allocate `size` bytes of device memory, filled with 0xff, for an array of a
  * launch's caller with elements of `element` bytes. The array is called `name`
  * unless it is a parameter of the kernel. initialised: 1 if its bytes count as
- * written. Returns NULL if memory runs out. */
+ * written. Return NULL if memory runs out. */
 void *simt_check_alloc(size_t size, size_t element, const char *name,
                        int initialised);
 void simt_check_release(void *memory);

@@ -254,7 +254,7 @@ static void release(Checker *checker, unsigned me, Variable variable,
                   now ? nullptr : sync.fence_ids);
 }
 
-/* Return the key of a barrier of the runtime; no variable of a program has such
+/* Return the key of a barrier of the runtime. No variable of a program has such
  * a key. */
 static Variable variable_of(const void *barrier) {
     return (uint64_t)(uintptr_t)barrier | 1ull << 63 | 1;

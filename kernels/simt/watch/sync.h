@@ -111,8 +111,8 @@ bool before_across(Checker *checker, const Fiber *self, Mention earlier,
 /* ---- races.cpp ---------------------------------------------------------- */
 
 unsigned take_id(Checker *checker);
-bool is_own(const Checker *checker, unsigned id); /* whether it is the running
-                                                   * block's */
+bool is_own(const Checker *checker, unsigned id); /* whether the id belongs to
+                                                   * the running block */
 uint64_t block_of(unsigned id);                   /* linear index of the
                                                    * block */
 /* Return whether the worker that took this id is still in the id's interval, so

@@ -1,6 +1,6 @@
 /* ubsan.cpp -- the functions that code compiled with -fsanitize=bounds calls
- * for an index outside an array of known size: a local array, a __shared__
- * array, or an inner dimension. */
+ * for an index outside an array of known size. Such arrays are local arrays,
+ * __shared__ arrays, and inner dimensions. */
 #include <stdio.h>
 
 #include "report.h"

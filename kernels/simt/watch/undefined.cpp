@@ -1,7 +1,7 @@
 /* undefined.cpp -- the functions that code compiled with
  * -fsanitize=shift-exponent and float-cast-overflow calls. A GPU defines two
- * results that C++ leaves undefined: the result of a shift by the width or
- * more, and of a conversion of a value that the type cannot represent. */
+ * results that C++ leaves undefined: that of a shift by the width or more, and
+ * that of converting a value that the type cannot represent. */
 #include <stdio.h>
 
 #include <string>

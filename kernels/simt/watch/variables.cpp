@@ -24,7 +24,7 @@ struct Variable {
     size_t size;
     std::string name;
     bool is_writable;
-    Array stand_in; // number 0: it does not exist yet
+    Array stand_in; // number 0: there is none yet
 };
 
 struct Module {

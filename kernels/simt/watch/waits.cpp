@@ -57,9 +57,9 @@ void describe_wait(const Worker *worker, const Fiber *self, char *text,
     const bool small = look.value < 1 << 16;
     snprintf(text, size,
              small
-                 ? "; it waits for %s, whose value was %llu at each of %u looks"
+                 ? "; it waits for %s, whose value was %llu at each of %u reads"
                  : "; it waits for %s, whose value was 0x%llx at each of %u "
-                   "looks",
+                   "reads",
              element, (unsigned long long)look.value, look.count);
 }
 

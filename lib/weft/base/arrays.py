@@ -1,6 +1,6 @@
 """The basis of every check: arrays between guard zones, poison, and comparisons.
 
-check/ uses it for the reader's kernels, and ops/check.py for the rungs of the ops.
+check/ checks the reader's kernels with it, and ops/check.py checks the ops' rungs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NAN_BITS = {np.float16: 0x7D2D, np.float32: 0x7FAADEAD, np.float64: 0x7FF4DEADB
 
 
 def poison(dtype: Any, turn: int = 0) -> np.generic:
-    """Return the value of an output's elements before a launch, for a NumPy dtype.
+    """Return the value that fills an output of a NumPy dtype before a launch.
 
     It is NaN or, for integers, an unusual number far from any answer. A bool or a byte
     can be right by chance, so its value changes with `turn`. Two launches then reveal
@@ -52,7 +52,7 @@ def find_unwritten(values: np.ndarray, start: np.generic) -> np.ndarray:
 
 
 def guard_value(dtype: Any) -> np.generic:
-    """Return the fill value of guard zones: not NaN, which would hide additions."""
+    """Return the fill value of guard zones, which is not NaN: NaN hides additions."""
     dtype = np.dtype(dtype)
     return dtype.type(1e4 + 1 / 64) if dtype.kind in "fc" else poison(dtype)
 
@@ -204,7 +204,7 @@ def number(value: Any) -> str:
 
 
 def shorten_shape(shape: Sequence[int]) -> str:
-    """Format a grid or block without trailing ones: 16 for (16, 1, 1), (16, 4)."""
+    """Format a grid or block without trailing ones: (16, 1, 1) becomes 16."""
     sides = list(shape)
     while len(sides) > 1 and sides[-1] == 1:
         sides.pop()
@@ -212,5 +212,5 @@ def shorten_shape(shape: Sequence[int]) -> str:
 
 
 def widen_floats(array: np.ndarray) -> np.ndarray:
-    """Convert to float64; leave complex numbers as they are."""
+    """Convert an array to float64; return complex numbers unchanged."""
     return array if array.dtype.kind == "c" else array.astype(np.float64)

@@ -113,7 +113,7 @@ def current_gpu() -> int:
 
 
 def compute_capability(index: int | None) -> tuple[int, int]:
-    """Return the compute capability of a GPU, e.g. (9, 0); None: the current GPU."""
+    """Return the compute capability of a GPU (None: the current one), e.g. (9, 0)."""
     return _read_capability(current_gpu() if index is None else index)
 
 
@@ -137,7 +137,7 @@ NEEDS = {(8, 0): "bf16, tf32 and 3xTF32", (9, 0): "TMA, wgmma and clusters"}
 
 
 def describe_card() -> str:
-    """Describe the current GPU in one sentence: its name, and what it cannot run."""
+    """Describe the current GPU in one sentence: its name and the features it lacks."""
     if not count():
         return "No GPU: CUDA cells run on the CPU, where every access is watched."
     index = current_gpu()
@@ -285,9 +285,9 @@ def driver_ffi() -> FFI:
 
 @functools.cache
 def open_driver() -> Any:
-    """Return libcuda, perhaps not yet initialised; None without a driver."""
+    """Return libcuda, which may not be initialised yet; None without a driver."""
     try:
-        # CDLL fails at once if the library is missing; cffi would first run gcc.
+        # CDLL fails immediately if the library is missing; cffi would first run gcc.
         ctypes.CDLL(DRIVER)
     except OSError:
         return None
@@ -350,7 +350,7 @@ THREADS = "OMP_NUM_THREADS"
 
 
 def count_cores() -> int:
-    """Count the cores that this process gets by its affinity and its quota; at least 1.
+    """Count the cores that this process's affinity and quota allow; at least 1.
 
     A quota of 2.5 cores counts as 2. A third thread would use up the quota early in
     each period. All threads would then pause, and times would scatter.
@@ -360,7 +360,7 @@ def count_cores() -> int:
 
 def count_threads() -> int:
     """Count the threads to use by default: OMP_NUM_THREADS, otherwise count_cores()."""
-    # A list has an entry for each level of nested teams.
+    # The variable may be a list, with an entry for each level of nested teams.
     first = os.environ.get(THREADS, "").partition(",")[0].strip()
     return int(first) if first.isdecimal() and int(first) > 0 else count_cores()
 
@@ -369,22 +369,22 @@ def limit_threads(environment: MutableMapping[str, str] = os.environ) -> None:
     """Limit the threads of OpenMP and PyTorch to this process's number of cores.
 
     Both libraries respect the affinity mask, but ignore quotas. A value that the user
-    has set is kept. The value, whoever set it, also applies to child processes.
+    has set is kept. Child processes inherit the value in either case.
     """
     cores = count_cores()
     if environment.get(THREADS) or cores >= _count_affine():
         return
     environment[THREADS] = str(cores)
     torch = sys.modules.get("torch")
-    if hasattr(torch, "set_num_threads"):  # torch read the environment earlier
+    if hasattr(torch, "set_num_threads"):  # torch has already read the environment
         torch.set_num_threads(cores)
 
 
 def read_quota(cgroups: Path = CGROUPS, own: Path = OWN_CGROUPS) -> float:
     """Return the smallest quota of this process's cgroups, in cores, or inf.
 
-    cgroups: the folder where they are mounted. own: the file that lists this process's
-    cgroups.
+    cgroups: the folder in which they are mounted. own: the file that lists this
+    process's cgroups.
     """
     try:
         lines = own.read_text().splitlines()
@@ -404,7 +404,7 @@ def _count_affine() -> int:
 def _list_folders(line: str, cgroups: Path) -> Iterator[Path]:
     """Yield the folders of a cgroup and its parents. line: "NUMBER:CONTROLLERS:PATH".
 
-    A container sees its own cgroup at the top, whatever path the line contains.
+    A container mounts its own cgroup at the top, whatever path the line contains.
     """
     _, controllers, path = line.split(":", 2)
     if controllers and "cpu" not in controllers.split(","):

@@ -38,9 +38,9 @@ _line: Any = None  # the line that shows the jobs; the next job of a cell reuses
 class Progress:
     """A job in a `with` block, shown on the line.
 
-    title: begins with a verb, as in "building relu". total: number of steps, of which
-    update() reports the completed ones; 0: unknown. unit: what is counted. delay: in
-    seconds; a shorter job is never shown. quiet: whether to hide the job.
+    title: begins with a verb, as in "building relu". total: number of steps, or 0
+    if it is unknown; update() reports completed steps. unit: plural noun for the steps.
+    delay: in seconds; a shorter job is never shown. quiet: whether to hide the job.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class Progress:
 
 
 def step(text: str) -> None:
-    """Show what the running job does now; without a job, show the text itself."""
+    """Show the current step of the running job; without a job, show only the text."""
     with _lock:
         if _jobs:
             _jobs[-1].note = text
@@ -181,7 +181,7 @@ def _make_line() -> Any:
             return _Log(None)  # A forked process cannot use the notebook's connection.
         parent = getattr(shell, "get_parent", dict)() or {}
         message = parent.get("header", {}).get("msg_id", "")
-        # A part of the cell whose output is captured has a display_pub of its own.
+        # A part of the cell whose output is captured has a separate display_pub.
         return _CellLine((message, id(shell.display_pub)))
     for stream in (sys.stderr, sys.stdout):
         # A stream may be None or closed.
@@ -231,7 +231,7 @@ class _CellLine:
 
 
 class _TerminalLine:
-    """The line of a terminal's cursor, which a finished job leaves behind in grey."""
+    """The line at a terminal's cursor; a finished job leaves its text there in grey."""
 
     place = None
 

@@ -1,7 +1,7 @@
 """Files that the lab writes: atomic writes, permanent records, and a cache.
 
-A file is written beside its target under another name, then renamed. Concurrent writers
-and processes that die therefore never leave half a file.
+A file is written next to its target under another name, then renamed. Concurrent
+writers and processes that die therefore never leave half a file.
 
 Kept stores data that a user would miss: guesses of predict() and solved puzzles. These
 small JSON files are neither pruned nor cleared; weft.keep() moves them elsewhere.
@@ -164,7 +164,7 @@ class Kept:
     """Records in the file <name>.json of kept_folder().
 
     merge: adds the second records to the first, when weft.keep() joins two files; by
-    default, the second ones win.
+    default, the second records take precedence.
     """
 
     def __init__(self, name: str, merge: Merge | None = None) -> None:
@@ -248,7 +248,7 @@ class Kept:
             self._say(f"is damaged: its old contents are now in {target.name}")
 
     def _forget(self, reason: str) -> None:
-        """Keep the records only in memory from now on."""
+        """Keep the records only in memory until this session ends."""
         self._memory_only = True
         self._say(f"{reason}: kept for this session only")
 
@@ -392,7 +392,7 @@ _temporary = False
 
 
 def _choose_folder() -> Path:
-    """Return the path intended for the cache, whether or not it is usable."""
+    """Return the path intended for the cache, even if it is unusable."""
     folder = os.environ.get("WEFT_CACHE")
     with contextlib.suppress(RuntimeError):  # newer Pythons raise this without HOME
         folder = folder or platformdirs.user_cache_dir("weft")
@@ -476,7 +476,7 @@ def _is_abandoned(path: Path, status: os.stat_result) -> bool:
 def _list_files(*parts: str) -> list[tuple[Path, os.stat_result]]:
     """List the files below a part of the cache, without those in KEPT.
 
-    os.walk() skips a folder that another process deletes meanwhile; rglob() raises.
+    os.walk() skips a folder that another process has deleted; rglob() would fail.
     """
     files, kept_folder = [], cache_folder() / KEPT
     for folder, folders, names in os.walk(cache_folder().joinpath(*parts)):

@@ -1,10 +1,10 @@
-"""The kit for every chart: colours (Okabe and Ito), axes, marks, labels, captions.
+"""Tools for every chart: colours (Okabe and Ito), axes, marks, labels, captions.
 
 Text stays text and the background is transparent, so a figure is legible on light and
-dark pages. A mark has a contrast of 3:1 with both. A coloured text has a contrast of
+dark pages. A mark has a contrast of 3:1 with both. Coloured text has a contrast of
 4.5:1, since write_ink() mixes its colour with that of the page's text. A filled mark
-shows a measurement from this machine; a hollow one, from elsewhere. Functions import
-matplotlib themselves, since it is slow to import.
+shows a measurement from this machine, and a hollow mark one from another machine.
+Functions import matplotlib themselves, since it is slow to import.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def write_ink(colour: str) -> str:
 
 
 def write_colour(colour: str, name: str = "color") -> str:
-    """Return CSS declarations of coloured text; old browsers use the first of them."""
+    """Return CSS declarations for coloured text; old browsers use only the first."""
     return f"{name}:{colour};{name}:{write_ink(colour)}"
 
 
@@ -124,11 +124,11 @@ def reference_line(colour: str = INK, width: float = 1) -> dict[str, Any]:
 
 
 def pale_patch() -> dict[str, Any]:
-    """Return keywords for a background patch, which shows no data."""
+    """Return keywords for a patch in the background that shows no data."""
     return {"facecolor": "none", "edgecolor": INK, "linewidth": 0.8, "alpha": DIM}
 
 
-# Keywords for a text beside a mark, at an offset in SVG points.
+# Keywords for text next to a mark, at an offset in SVG points.
 BESIDE: dict[str, Any] = {
     **{"textcoords": "offset points", "va": "center", "ha": "left"},
     "annotation_clip": False,
@@ -136,12 +136,12 @@ BESIDE: dict[str, Any] = {
 
 
 def fill_of(colour: str, here: bool) -> str:
-    """Return the fill of a mark: its colour if it was measured here, else "none"."""
+    """Return the fill of a mark: its colour for a local result, else "none"."""
     return colour if here else "none"
 
 
 def bar_look(colour: str, here: bool) -> dict[str, Any]:
-    """Return keywords for a bar: filled if it was measured here, else an outline."""
+    """Return keywords for a bar: filled for a local result, else an outline."""
     return outlined(colour) if here else hollow(colour)
 
 
@@ -170,7 +170,7 @@ def draw_stack(
     parts: Iterable[tuple[float, Mapping[str, Any]]],
     text: str,
 ) -> None:
-    """Draw a horizontal bar of (width, look) parts, with a text beside it."""
+    """Draw a horizontal bar of (width, look) parts, with text to its right."""
     start = 0.0
     for width, look in parts:
         axes.barh(place, width, left=start, height=0.6, **look)
@@ -181,7 +181,7 @@ def draw_stack(
 def label_beside(
     axes: Axes, text: str, at: tuple[float, float], right: float = 6, **look: Any
 ) -> None:
-    """Write a text `right` SVG points to the right of a point."""
+    """Write text `right` SVG points to the right of a point."""
     axes.annotate(text, at, (right, 0), **BESIDE | look)
 
 
@@ -279,7 +279,7 @@ def draw_unmeasured(axes: Axes, what: str) -> None:
 
 
 def write_instead(axes: Axes, text: str) -> None:
-    """Write a text in the middle of an otherwise empty picture."""
+    """Write text in the middle of an otherwise empty picture."""
     place = {"ha": "center", "va": "center", "transform": axes.transAxes}
     axes.text(0.5, 0.5, text, color=INK, **place)
     axes.set_axis_off()
@@ -298,18 +298,18 @@ def write_svg(figure: Figure) -> str:
 
 
 def set_ground(text: str) -> str:
-    """Return the SVG with a background, light or dark as the reader prefers."""
+    """Return the SVG with a background that is light or dark, as the reader prefers."""
     root, body = text[text.index("<svg") :].split(">", 1)
     return f'{root} class="weft-ground">{GROUND}{body}'
 
 
 def _ink_text(tag: re.Match[str]) -> str:
-    """Mix the colour of a coloured text with the page's text colour."""
+    """Mix the colour of coloured text with the page's text colour."""
     return re.sub(r"\bfill: (#\w{6})", lambda m: write_colour(m[1], "fill"), tag[0])
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Save the figure: for .svg with its own background, else as matplotlib does."""
+    """Save the figure. Only an .svg gets the lab's background."""
     path = Path(path)
     if path.suffix.lower() != ".svg":
         with style():
@@ -324,7 +324,7 @@ INCH = 72  # SVG points per inch
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Return a figure, sized in SVG points, that no notebook shows on its own."""
+    """Return a figure, sized in SVG points, that no notebook shows automatically."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width / INCH, height / INCH), layout="constrained")
@@ -414,7 +414,7 @@ def _list_names(axis: Any) -> dict[float, str]:
 
 
 def _take(texts: list, axis: int, place: float) -> list[str]:
-    """Remove the texts at one tick from the list, and return them."""
+    """Remove the texts at one tick from the list; return the removed texts."""
     here = [one for one in texts if one[1] != (0, 0) and one[1][axis] == place]
     texts[:] = [one for one in texts if one not in here]
     return [text for text, _ in here]

@@ -20,7 +20,7 @@ def write_thousands(number: float) -> str:
 
 
 def round_number(number: float) -> str:
-    """Format to three digits, or as a whole number from 1000 up: 0.125, 2 565."""
+    """Format with three digits, or as a whole number if >= 1000: 0.125, 2 565."""
     return f"{number:.3g}" if number < 1000 else write_thousands(number)
 
 

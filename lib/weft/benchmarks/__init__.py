@@ -1,6 +1,6 @@
 """Benchmarks, one per module, and charts of their rows: `python -m weft bench WHAT`.
 
-ops, counted           an op's rungs beside PyTorch, NumPy, CUB; bytes over the floor
+ops, counted           an op's rungs against PyTorch, NumPy, CUB; bytes over the floor
 matmul/, race/, transpose, torch_kernels  the speed that a GPU reaches
 tensor, graphs         errors and limits of tensor cores; the time between kernels
 sectors, streams       effects that sector counts miss; copies on several streams
@@ -19,10 +19,10 @@ from ..base.progress import remark, step
 
 
 def say(line: str) -> None:
-    """Show the current step of a benchmark; a line about an absent row stays."""
+    """Show the current step of a benchmark. Lines about absent rows stay on screen."""
     (remark if line.startswith("absent: ") else step)(line)
 
 
 def split_words(text: str) -> list[str]:
-    """Return the words of an option's list: "tiled, naive"."""
+    """Return the words of an option such as "tiled, naive"."""
     return [word.strip() for word in text.split(",") if word.strip()]

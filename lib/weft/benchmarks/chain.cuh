@@ -28,7 +28,7 @@ static __global__ void step(float *x, int n) {
     if (i < n) x[i] += 1;
 }
 
-/* x += 1, too. The next kernel may begin while this kernel works. */
+/* Also x += 1. The next kernel may begin while this kernel works. */
 static __global__ void step_early(float *x, int n) {
     let_next_begin();
     wait_for_last();
@@ -36,7 +36,7 @@ static __global__ void step_early(float *x, int n) {
     if (i < n) x[i] += 1;
 }
 
-/* x += 1, too. The next kernel may begin only after this kernel has written
+/* Also x += 1. The next kernel may begin only after this kernel has written
  * x. */
 static __global__ void step_late(float *x, int n) {
     wait_for_last();

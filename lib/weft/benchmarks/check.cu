@@ -109,7 +109,7 @@ EXPORT int bench_transpose(float *out, const float *x, const float *, int n) {
     return finished();
 }
 
-/* Count the n numbers of x, all in [0, 1), in each bin. Blocks first count in
+/* Count the numbers in each bin; x has n, all in [0, 1). Blocks first count in
  * shared memory. */
 static __global__ void histogram(float *bins, const float *x, int n) {
     __shared__ unsigned count[BINS];

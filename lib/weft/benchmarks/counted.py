@@ -91,10 +91,10 @@ def count_rung(
 ) -> dict[str, Any]:
     """Return the row of one rung of a watched library.
 
-    given: by name, inputs in place of random ones; their shapes must have these sizes.
-    lanes: the mean number of active threads per request. Requests and atomic updates
-    are those of global memory; shared_atomics are updates of shared memory. Barriers
-    are those of all blocks. Raises Mismatch if the launch has a fault.
+    given: inputs by name that replace the random ones. Their shapes must have these
+    sizes. lanes: the mean number of active threads per request. Requests and atomic
+    updates are those of global memory; shared_atomics are updates of shared memory.
+    Barriers are those of all blocks. Raises Mismatch if the launch has a fault.
     """
     launcher, drawn = spec.plan.launcher, spec.draw(sizes)
     inputs = dict(zip(spec.parameters, drawn)) | dict(given or {})
@@ -150,7 +150,7 @@ def _count_atomics(places: Sequence[CostPlace], space: str) -> int:
 
 
 def _is_poll(place: CostPlace) -> bool:
-    """Return whether the place is a volatile read, by which a block waits for others.
+    """Return whether the place is a volatile read, with which a block awaits others.
 
     The number of such reads depends on timing, not only on the kernel and its sizes.
     """

@@ -183,7 +183,7 @@ def _find_pieces(one: Instruction, pieces: list[CostPlace]) -> list[CostPlace]:
 
 
 def _compute_shares(pieces: Iterable[CostPlace], warps: int) -> list[Share]:
-    """Return two shares per piece: if it runs every time, and if once per warp."""
+    """Return two shares per piece: if it runs each time, and if it runs once a warp."""
     shares: list[Share] = []
     for p in pieces:
         once = min(1.0, warps / p.requests)

@@ -1,7 +1,8 @@
 /* cub.cu -- CUB's versions of our ops, for cub.py to time.
  *
  * Like CUB's functions, each one stores the size of its temporary memory in
- * *bytes if `temporary` is NULL, and otherwise runs. Returns a cudaError_t. */
+ * *bytes if `temporary` is NULL, and otherwise runs. It returns a cudaError_t.
+ */
 #include <cub/device/device_histogram.cuh>
 #include <cub/device/device_radix_sort.cuh>
 #include <cub/device/device_reduce.cuh>
@@ -10,8 +11,8 @@
 
 #include <stdint.h>
 
-/* What all functions take: outputs and inputs are arrays on the device, count
- * is the number of elements of the first input. */
+/* The parameters of all functions. outputs, inputs: arrays on the device.
+ * count: the number of elements of the first input. */
 struct cub_call {
     void *temporary, *outputs[2];
     const void *inputs[2];

@@ -68,7 +68,7 @@ __global__ void normalise(float4 *x, const uchar4 *pixels, float by, float less,
     if (i < count) x[i] = normal(pixels[i], by, less);
 }
 
-/* y = the largest of each four stored pixels. */
+/* y = the largest of each group of four stored pixels. */
 __global__ void pool_stored(float *y, const float4 *x, unsigned count) {
     const unsigned i = index_of();
     if (i < count) y[i] = largest(x[i]);

@@ -32,7 +32,7 @@ struct chain {
     int first;             /* for FETCH, see add_weights() */
     size_t shared; /* bytes that a block of WORK claims but does not use */
     int uneven;    /* whether every other launch uses only half of x */
-    int host;      /* whether to time the host, too */
+    int host;      /* whether to time the host as well */
 };
 
 /* Queue one launch of the chain. */

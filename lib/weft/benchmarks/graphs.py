@@ -135,7 +135,7 @@ def find_timeline(name: str, where: str | torch.device) -> Timeline | None:
 
 
 def last_steps(seen: Timeline, run: int, kept: int) -> Timeline:
-    """Keep the last `kept` of `run` steps; all have the same number of kernels."""
+    """Keep the last `kept` of `run` steps, all of which have equally many kernels."""
     starts = sorted(span.start for span in seen.spans if span.kind == KERNEL)
     kernels_per_step = len(starts) // run
     begin = starts[-kept * kernels_per_step]
@@ -269,8 +269,9 @@ HERE = Path(__file__).parent
 PROGRAM = [HERE / "graphs.cu", HERE / "overlap.cu"]
 KERNELS = HERE / "fusion.cu"
 SHOWN = ["op", "impl", "rung", "count", "us", "us_low", "us_high", "gbs", "vs_copy"]
-# The program's FLOATS, TURNS and PART; the elements of fusion and remat.
+# The program's arguments FLOATS, TURNS and PART.
 PROGRAM_SIZES = {"cuda": (65536, 2000, 2 << 20), "cpu": (1024, 10, 4096)}
+# The number of elements in each measurement of fusion and remat.
 FUSION_SIZES = {"cuda": (1 << 26, 1 << 16), "cpu": (1 << 12,)}
 CHAIN = 100  # launches from Python in one sample
 CHANNELS, MEAN, STD = 64, 0.1307, 0.3081

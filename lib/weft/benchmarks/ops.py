@@ -5,8 +5,8 @@ python -m weft bench conv2d --sizes 64,256 --rungs reference
 On a GPU, PyTorch's op also competes in compiled form, and CUB's version if there is
 one. Each contender's calls are then in a CUDA graph, so the times exclude what the host
 needs for a launch. If PyTorch's host waits for a number, such as the length of the
-result, no graph can have its calls: events time PyTorch, and our rungs leave the number
-on the GPU.
+result, a graph cannot contain its calls. Events then time PyTorch, and our rungs leave the
+number on the GPU.
 
 CUB is NVIDIA's library of such functions. nvcc compiles cub.cu with the headers of its
 toolkit. Without nvcc, no op has CUB's version as a contender.
@@ -36,7 +36,7 @@ from ..toolchain import build, native
 from ..toolchain.tools import nvcc
 
 SLOWEST = 1.0  # seconds of timing after which a slow rung gets no more samples
-BESIDE = "copy of the first input"  # the name of that contender
+BESIDE = "copy of the first input"  # name of the contender that _make_copy() returns
 SAMPLE = 2000.0  # approximate microseconds of a sample on a CPU
 
 # The keys of every row; all other keys are sizes of the row's problem.
@@ -64,7 +64,7 @@ COLUMNS = {
 class SizedProblem:
     """One size of an op: ours(*inputs, rung=...) computes the same as torch().
 
-    beside_copy: whether a copy of the first input is timed, too. keeps_some: whether
+    beside_copy: whether a copy of the first input is also timed. keeps_some: whether
     the data determine the length of the result; on a GPU, ours() then returns the
     memory of all possible elements. numpy: NumPy's functions by name, which take the
     inputs' arrays. torch_waits: whether PyTorch's host waits for the GPU. cub: CUB's
@@ -172,7 +172,7 @@ def _race(op, problem, ours, peers, device, timer, samples) -> list[dict[str, An
 def hold_memory(bytes_: float) -> Iterator[None]:
     """Reuse the memory of earlier results, up to `bytes_` bytes in all.
 
-    Otherwise, each large result takes new pages from the system, which takes several
+    Otherwise, the system supplies new pages for each large result, which takes several
     times as long as an op on rows. The function works in the main thread, with glibc.
     If `bytes_` is 0, it does nothing. A GPU's memory is always reused.
     """
@@ -183,8 +183,8 @@ def hold_memory(bytes_: float) -> Iterator[None]:
     trim_threshold, mmap_max = -1, -4  # as <malloc.h> defines them
     libc.mallopt(mmap_max, 0)
     libc.mallopt(trim_threshold, 2**31 - 1)
-    # One free block with room to spare. A block of the exact size would be too small
-    # as soon as a small array takes a piece of it.
+    # Create one free block with room to spare. A block of the exact size would become
+    # too small when a small array takes a piece of it.
     torch.empty(int(bytes_) + (16 << 20), dtype=torch.uint8)
     try:
         yield
@@ -267,7 +267,7 @@ def _measure_error(problem: SizedProblem, call: Callable[[], torch.Tensor]) -> f
 
 
 def _take_first(y: torch.Tensor | tuple[torch.Tensor, ...]) -> torch.Tensor:
-    """Return the first of several results: the numbers, in front of their places."""
+    """Return the first of several results: the numbers, which precede their places."""
     return y[0] if isinstance(y, tuple) else y
 
 

@@ -61,9 +61,9 @@ def write_factors(values: Iterable[float]) -> str:
 
 
 def write_twins(kinds: Sequence[TwinRung], our_graph: int) -> str:
-    """Describe PyTorch's steps, and what both sides skip.
+    """Describe PyTorch's steps, and the work that both sides skip.
 
-    our_graph: the steps in a graph of ours.
+    our_graph: the number of steps in each of our graphs.
     """
     ways = {"compile": "of forward and backward", "compile-step": "of the whole step"}
     used = {kind.compiled for kind in kinds}

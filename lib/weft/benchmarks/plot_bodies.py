@@ -53,7 +53,8 @@ def find_crossing(
     """Return the size from which `faster` needs less time than `slower`, or None.
 
     The function interpolates linearly on logarithmic axes. It returns None if `faster`
-    is behind at the largest size, and the smallest common size if it is always ahead.
+    needs more time at the largest size, and the smallest common size if it always needs
+    less.
     """
     sizes = sorted(set(slower) & set(faster))
     lead = [math.log(slower[size] / faster[size]) for size in sizes]
@@ -270,7 +271,7 @@ def time_relu(sizes: Sequence[int], device: str) -> list[Row]:
 
 @guard_figure
 def plot_times(rows: Sequence[Row]) -> Figure:
-    """Draw time over size for this machine and for other GPUs, with hollow marks."""
+    """Draw time against size for this machine and for other GPUs, with hollow marks."""
     elsewhere = load_elsewhere("relu")
     lines = [(rows, "cpu", "o-", WRITTEN), (rows, "cuda", "o-", READ)]
     lines += [(file["rows"], "cuda", m, READ) for file, m in zip(elsewhere, MARKS)]

@@ -22,7 +22,7 @@ from ..base import style as kit
 from ..base.style import INK, OPPONENT, READ
 from ..timing.results import ResultFile, Row
 
-WIDE = 430  # SVG points: a phone shows a figure of this width with text of 9 pixels
+WIDE = 430  # SVG points: a phone shows the text of such a figure 9 pixels high
 THICK = {"color": INK, "lw": 3, "solid_capstyle": "butt"}
 WAYS = (  # ways to launch a chain, from slow to fast
     "Python, x.add_(1)",
@@ -233,7 +233,7 @@ def plot_ratios(
 
 
 def plot_streams(rows: list[Row], others: list[ResultFile], parts: int) -> Figure:
-    """Draw the time of copies and kernels over the number of streams.
+    """Draw the time of copies and kernels against the number of streams.
 
     parts: the number of parts. A dashed line at (parts + 2) / (3 parts) of one stream's
     time is the best that streams can reach. It assumes that all steps of a part take

@@ -50,7 +50,7 @@ def select_series(
 def find_value(
     key: str, op: str, rows: Sequence[Row], others: Sequence[ResultFile], **more: Any
 ) -> float:
-    """Return row[key] of the first row with this key, preferably a GPU's, else NaN."""
+    """Return row[key] of the first row with this key, a GPU's if possible, or NaN."""
     series = select_series(op, rows, others, **more)
     matches = [row for part, _ in series for row in part if row.get(key) is not None]
     matches.sort(key=lambda row: row["target"] != "cuda")
@@ -84,7 +84,7 @@ def plot_staircases(
 def plot_promotions(
     ax: Axes, rows: Sequence[Row], others: Sequence[ResultFile], signs: str = "both"
 ) -> None:
-    """Draw errors over k, with a line for each length of the tensor cores' sums."""
+    """Draw errors against k, with a line for each length of the tensor cores' sums."""
     series = select_series("promotion", rows, others, signs=signs)
     series = [(part, local) for part, local in series if part[0]["target"] == "cuda"]
     if not series:
@@ -104,7 +104,7 @@ def plot_promotions(
 
 
 def plot_errors(ax: Axes, rows: Sequence[Row], others: Sequence[ResultFile]) -> None:
-    """Draw a product's errors over k: ours by precision, and cuBLAS's without marks."""
+    """Draw errors of a product against k: ours by precision, cuBLAS's without marks."""
     series = select_series("error", rows, others)
     if not series:
         return kit.draw_unmeasured(ax, "tensor")

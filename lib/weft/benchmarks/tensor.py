@@ -4,7 +4,7 @@ Lesson 08c explains the measurements. The op of a row is one of these:
 
     staircase  1 + x / 2^23, added by a tensor core: `added` is the result for x
     promotion  errors of sums that restart after `every` steps of k (0: never)
-    error      the error of a product in each precision over k, against float64
+    error      the error of a product in each precision for each k, against float64
     heat       a repeated product, with pauses (`mode` cool) and without (hot), of
                random numbers or of zeros; series: [ms, TFLOP/s, MHz, W]
     clock      a product by each rung, with pauses: `ghz`, its clock frequency, from
@@ -15,7 +15,7 @@ errors are relative: the root mean square of c's differences, divided by c's own
 the mean difference divided by c's root mean square, reveals errors of equal sign. On a
 CPU, tensor cores are simulated: they round a sum once, where a GPU's truncate it. heat,
 clock and ncu require a GPU; a CPU can check the others. The kernel in sums.cu uses
-wmma, so that any GPU from sm_70 on can run it.
+wmma, which any GPU of compute capability 7.0 or higher can run.
 
 As a program, `python -m weft.benchmarks.tensor`, this module launches the
 kernels that ncu profiles.
@@ -187,7 +187,7 @@ HEATED_BY = (  # precision, numbers, modes
 )
 SIDE = 4096  # side of each rung's product
 _SUSTAINED = "avg.pct_of_peak_sustained"
-STALLS = {  # ncu's name for a stall: what the warp waits for
+STALLS = {  # ncu's name for a stall: the event or unit that the warp waits for
     "barrier": "a barrier of the block",
     "dispatch_stall": "the dispatcher, e.g. for banks of registers",
     "lg_throttle": "the queue to global memory",

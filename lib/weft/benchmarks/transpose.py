@@ -180,7 +180,7 @@ def time_on(contender: Contender, where: torch.device, samples: int) -> Timing:
 
 
 COLOURS = READ, SHARED, WRITTEN, THREAD, OPPONENT  # colours of the lines in one chart
-NAMES = {  # (op, impl, rung) of a row: the text beside its bar
+NAMES = {  # (op, impl, rung) of a row: the text next to its bar
     ("copy", "weft", "byte"): "copy, a byte each",
     ("copy", "weft", "word"): "copy",
     ("copy", "weft", "four"): "copy, four each",  # measured before copy was an op
@@ -281,7 +281,7 @@ def plot_distances(
         ax.xaxis.set_major_formatter(lambda size, _: f"{size:,.0f}")
         ax.set_ylim(0)
         handles, names = ax.get_legend_handles_labels()
-        # One entry per name, though two cards share it.
+        # The legend has one entry per name, even if two cards share the name.
         unique = dict(zip(names, handles))
         ax.legend(unique.values(), unique.keys(), title=title, loc=place)
     axes[0].set(xlabel="bytes from sector to sector, in order")
@@ -292,7 +292,7 @@ def plot_distances(
 def _draw_lines(
     ax: Axes, rows: list[Row], key: str, group: str, names: dict[int, str], local: bool
 ) -> None:
-    """Draw the rows' speeds over `key`, with a line for each value of `group`."""
+    """Draw the rows' speeds against `key`, with a line for each value of `group`."""
     for colour, value in zip(COLOURS, sorted(names)):
         points = sorted((r[key], r["tbs"]) for r in rows if r[group] == value)
         look = {"color": colour, "mfc": kit.fill_of(colour, local), "ms": 6, "lw": 1}
@@ -366,7 +366,7 @@ def strided_reads(copies: list[Row], sectors: list[Row]) -> list[tuple[float, ..
     """Pair a card's strided copies with reads of as many sectors at equal distances.
 
     Each tuple is (distance in bytes, sectors, µs of the copy, µs of the reads, µs of
-    the reads with fetch limit 32). From stride 8 on, each number has its own sector.
+    the reads with fetch limit 32). At strides of at least 8, each number has a sector.
     """
     us = {
         (row["stride"], fetch): row["us"] / row["sectors"]

@@ -106,7 +106,7 @@ class Binder:
 
     @property
     def offsets(self) -> tuple[int, ...]:
-        """The byte offsets of the arguments; only without struct parameters."""
+        """The byte offsets of the arguments, if no parameter is a struct."""
         assert self._layout is not None
         return self._layout[1]
 
@@ -295,7 +295,7 @@ class Binder:
         return array
 
     def _check_fields(self, param: Param, layout: StructLayout, dtype: Any) -> None:
-        """Compare each member's offset and type with C's; ignore the names."""
+        """Compare each field's offset and type with the C member's; ignore names."""
         if misfit := structs.describe_misfit(layout, dtype):
             raise self._error(param, f"{misfit} (C's order of fields, align=True)")
 
@@ -317,7 +317,7 @@ class Binder:
         return array
 
     def _find_fault(self, param: Param, kind: CScalar | None, array: Array) -> str:
-        """Return why an array does not fit a pointer; "" if it fits."""
+        """Return the reason why an array does not fit a pointer; "" if it fits."""
         owner = array.owner
         if not array.contiguous:
             is_torch = isinstance(owner, torch.Tensor)

@@ -166,7 +166,7 @@ def _check_kernels(code: str, kernels: Sequence[Signature]) -> Iterator[Complain
 
 
 def _check_returns(code: str, start: int) -> Iterator[Complaint]:
-    """Report `return i;` in a kernel; g++ accepts it, as part of a lambda."""
+    """Report `return i;` in a kernel, which g++ accepts as part of a lambda."""
     brace = code.find("{", start)
     body = code[brace : scanner.find_close(code, brace) + 1] if brace >= 0 else ""
     if match := re.search(r"\breturn\b(?!\s*;)", _without_nested(body)):

@@ -23,7 +23,7 @@ from ..base.errors import ArgumentError
 from ..csource.scanner import INCLUDE
 
 _texts: dict[str, str] = {}
-version = 0  # each change adds 1
+version = 0  # incremented by each change
 
 
 def add(name: str, text: str) -> None:
@@ -87,14 +87,14 @@ NAME = "weft_prelude.h"
 # Sources without these names do not need <cuda/atomic> in cooperative_groups.h.
 NEEDS_ATOMIC = r"\b(thread_scope|(reduce_store|reduce_update)_async|\w+_scan_update)\b"
 
-# Headers that begin like this define the macros below in another way.
+# Headers whose names begin like this define the macros below differently.
 REDEFINES = ("cuda/", "cub/", "thrust/", "curand")
 
 _INTEGERS = {
     **{"int8_t": "signed char", "uint8_t": "unsigned char"},
     **{"int16_t": "short", "uint16_t": "unsigned short"},
     **{"int32_t": "int", "uint32_t": "unsigned int"},
-    # NVIDIA's C++ library defines the same types under NVRTC; others would clash.
+    # NVIDIA's C++ library defines the same types under NVRTC; other types would clash.
     **{"int64_t": "long long", "uint64_t": "unsigned long long"},
     **{"intptr_t": "long long", "uintptr_t": "unsigned long long"},
 }

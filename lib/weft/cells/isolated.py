@@ -1,4 +1,4 @@
-"""Launches in a separate process, which protect the notebook from damage.
+"""Launches in a separate process, to protect the notebook from damage.
 
 The process starts with the first launch and is reused by later launches. Arrays are
 passed in shared memory, and copied back after a successful launch. A launch that
@@ -77,7 +77,7 @@ class Process:
         return not self.pipe.closed and self.child.poll() is None
 
     def end(self) -> None:
-        """Kill the process, whatever it is doing, and wait until it is gone."""
+        """Kill the process, even during a launch, and wait until it has ended."""
         if self.owner != os.getpid():
             return  # a fork must not kill its parent's child
         atexit.unregister(self.end)
@@ -326,7 +326,7 @@ def serve_jobs() -> None:
 
 
 def _end_with(parent: int) -> None:
-    """End this process when its parent is gone, even if a kernel loops forever."""
+    """End this process when its parent has ended, even if a kernel loops forever."""
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)
@@ -344,7 +344,7 @@ def _perform_job(job: Job, launchers: dict[Any, Any], pipe: Any) -> dict[str, by
     memory = shared_memory.SharedMemory(job.memory)
     _forget_memory(memory)
     args = [_open_array(arg, memory, job.target) for arg in job.args]
-    # The cell is compiled and its arrays are in place: the time limit begins.
+    # The cell is compiled and its arrays are in place, so the time limit begins.
     pipe.send(LAUNCHED)
     try:
         launch(*job.shape, None, args)

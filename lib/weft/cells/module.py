@@ -117,7 +117,7 @@ class Cell:
         self.folder = folder
         self.timeout, self.inplace, self.isolated = timeout, inplace, isolated
         self.check, self.time, self.watched = check, time, watched
-        self.rehearsed = False  # whether launches on a GPU run watched first
+        self.rehearsed = False  # whether a watched launch precedes each launch on a GPU
         self.target, self.compile_only = target, compile_only
         self.default = target or ("cuda" if torch.cuda.is_available() else "cpu")
         self._compiled: dict[tuple[str, tuple[str, ...], bool], Any] = {}
@@ -282,7 +282,7 @@ class Kernel:
         return launch
 
     def at(self, key: Any) -> Launch | Kernel:
-        """Return [grid, block] as a Launch for any target, or a template's instance."""
+        """Return the Launch for [grid, block], or the template's instance for `key`."""
         if self._version != headers.version:
             self._refresh()
         kernel = self._choose_instance(key)

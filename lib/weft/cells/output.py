@@ -1,7 +1,7 @@
 """Show a kernel's printed output where Python's print() writes, and in order.
 
-printf() in a kernel is C's: it writes to file descriptor 1 and bypasses Python's
-sys.stdout. In a notebook, descriptor 1 is not the cell's output.
+printf() in a kernel is the C function: it writes to file descriptor 1 and bypasses
+Python's sys.stdout. In a notebook, descriptor 1 is not the cell's output.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import IO
 
 from cffi import FFI
 
-MOST = 1 << 20  # the most bytes to show
-# A launch that prints more bytes than this is stopped, before it fills the disk.
+MOST = 1 << 20  # maximum number of bytes to show
+# A launch that prints more bytes than this is stopped so that it cannot fill the disk.
 MOST_PRINTED = 64 << 20
 
 ffi = FFI()
@@ -28,8 +28,8 @@ _libc = ffi.dlopen(None)
 def capture_output(prints: bool = True, shown: bool = True) -> Iterator[None]:
     """Redirect C's output in the block to the place of Python's output.
 
-    The function does nothing unless `prints`. The text appears when the block ends,
-    even with an exception; with shown=False it is dropped.
+    The function does nothing if `prints` is false. The text appears when the block
+    ends, even with an exception; with shown=False it is dropped.
     """
     if not prints:
         yield

@@ -23,7 +23,7 @@ from .arguments import Array, Binder, Packed, describe
 from .cpu import arena
 from .structs import CScalar, StructLayout, find_scalar, member_of
 
-MOST = 10_000  # longer lists are not searched for an address
+MOST = 10_000  # maximum length of a list that is searched for an address
 Slot = tuple[Param, np.ndarray]
 
 
@@ -54,7 +54,7 @@ class Reached:
 
     @property
     def written(self) -> list[bool]:
-        """Whether the kernel may write each of the reached arrays."""
+        """For each reached array, whether the kernel may write to it."""
         return [not param.const for param in self.params]
 
 

@@ -209,7 +209,7 @@ class StructLayout:
 
     @functools.cached_property
     def pointers(self) -> tuple[tuple[int, Param], ...]:
-        """The offset and declaration of each address, also in members of structs."""
+        """The offset and declaration of each address, also in nested structs."""
         offsets = []
         for member in self.members:
             inner = member.inner.pointers if member.inner else ()

@@ -29,8 +29,8 @@ ORDERS = {"forward": 0, "in reverse": 1, "in a random order": 2}
 # The largest difference that another order of float atomics may cause. Sums of
 # thousands of terms then differ in the last bits of the largest partial sum.
 ATOMIC_ROUNDING = 1e-5
-# The bound between GPU and CPU, whose last bits differ: the GPU fuses multiply-adds and
-# has other versions of functions such as sin().
+# The largest difference between results of GPU and CPU. Their last bits differ, since
+# the GPU fuses multiply-adds and has other versions of functions such as sin().
 TARGET_ROUNDING = 1e-4
 BUDGET = 0.3  # seconds for timing one launch
 
@@ -93,15 +93,16 @@ def check(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> list[Any]:
     ]
 
 
-REHEARSED = 1 << 18  # threads; the watch build would need seconds for more
+REHEARSED = 1 << 18  # maximum number of threads; more would take seconds
 
 
 def rehearse(launch: Launch, args: Sequence[Any], shown: bool = False) -> None:
     """Run a launch under the watch build, before a GPU runs it.
 
-    A fault on a GPU ends the process, but here it raises KernelFault. The arrays are
-    unchanged. A launch of more than 2^18 threads, and a kernel that only a GPU can run,
-    are not rehearsed. shown: whether to show findings that would not end the launch.
+    A fault on a GPU destroys the CUDA context. Here, a fault only raises KernelFault.
+    The arrays are unchanged. A launch of more than 2^18 threads, and a kernel that only
+    a GPU can run, are not rehearsed. shown: whether to show findings that would not end
+    the launch.
     """
     kernel, module = launch.kernel, launch.kernel.module
     if math.prod(launch.grid) * math.prod(launch.block) > REHEARSED:
@@ -240,7 +241,7 @@ def _to_host(args: Sequence[Any], bound: Sequence[Any]) -> list[Any]:
 
 
 def _copy_arguments(args: Sequence[Any]) -> list[Any]:
-    """Copy the arrays among the arguments; one that appears twice is copied once."""
+    """Copy the arrays among the arguments; an array in two places is copied once."""
 
     def copy(arg: Any) -> Any:
         if isinstance(arg, torch.Tensor):

@@ -2,7 +2,7 @@
 
 A cell may be compiled several times: for the CPU and the GPU, watched and unwatched,
 and once per instance of a template. Each library has separate variables. VariableState
-presents them as one set: it copies the values before a launch from another library.
+presents them as one set. It copies the values before another library is launched.
 """
 
 from __future__ import annotations
@@ -213,7 +213,8 @@ _NOT_OURS = re.compile(r"\b(?:template|extern|__shared__|__global__|using|typede
 def parse(texts: Sequence[str], flags: Sequence[str] = ()) -> dict[str, Variable]:
     """Return the variables that a source and its headers define, by name.
 
-    This includes variables in namespaces, but not in functions, classes or templates.
+    The result includes variables in namespaces, but not in functions, classes or
+    templates.
     """
     values = re.findall(r"-D\s*(\w+)=(\S+)", " ".join(flags))  # as in -DTILE=16
     lines = [f"#define {name} {value}" for name, value in values]

@@ -3,12 +3,12 @@
     check(add, lambda a, b: a + b, outputs={"c": "n"}, inputs={"a": "n", "b": "n"})
 
 The checker tries sizes close to a block's sides, several launch shapes, random signed
-inputs, and threads in three orders. Outputs are poisoned, between guard zones.
+inputs, and threads in three orders. Outputs are poisoned and enclosed by guard zones.
 Results are compared with a float64 reference within a derived bound. A failure report
 names the element, block and thread, and guesses the mistake (mistakes/).
 
     cases, plan      sizes and launch shapes, and the choice among them
-    runners          how each kind of kernel is run, and its time limit
+    runners          a way to run each kind of kernel, with a time limit
     problem          inputs, the expected answer, and the error bound
     refusal          the report on a wrong result: element, block, thread, and a guess
 """
@@ -38,8 +38,8 @@ TIMEOUT = 10.0  # time limit of one launch, in seconds
 @dataclass(frozen=True)
 class Verdict:
     """The verdict on a kernel that passed. runs: the number of launches (or calls)
-    compared; worst: the largest error divided by its bound; sizes, shapes: of all runs;
-    orders: the number of thread orders tried."""
+    compared; worst: the largest error divided by its bound; sizes, shapes: those of all
+    runs; orders: the number of thread orders tried."""
 
     name: str
     runs: int
@@ -98,8 +98,8 @@ def check(
 
     kernel: a Python kernel (runs on sim), sim(k), numba_jit(k), cuda_c(k), or a kernel
     of load_cuda() or %%cuda. It may also be a plain function that writes into
-    `outputs`. Without outputs, it is a function of the inputs that returns the same as
-    the reference (NumPy, torch or lists). reference: a function that takes inputs
+    `outputs`. Without outputs, it is a function of the inputs that returns the outputs
+    itself (NumPy, torch or lists). reference: a function that takes inputs
     (floats as float64), values and sizes by name, or the inputs in order. It returns
     the outputs, then the inout arrays.
 
@@ -120,13 +120,13 @@ def check(
         of inputs, values, sizes and want that returns the largest allowed error
         (problem.py describes the default). Integers and bools must match exactly.
     data: for inputs with restricted values, functions of rng, shape and sizes by name.
-    timeout: time limit in seconds for each launch. device: where CUDA C runs, "cpu" or
+    timeout: time limit in seconds for each launch. device: target of CUDA C, "cpu" or
         "cuda". watched: whether CUDA C on the CPU runs under the watch build, which is
         about 20 times slower. A kernel with findings (races, accesses out of bounds,
         barriers) then fails the check, as it does on the simulator.
 
     Raises ArgumentError for invalid arguments. Errors that the kernel itself raises
-    (NotImplementedError of an exercise) pass through.
+    (such as NotImplementedError in an exercise) pass through.
     """
     launched = any(x is not None for x in (block, grid, launch))
     runners = make_runners(kernel, bool(outputs or inout), device, launched, watched)
@@ -215,7 +215,7 @@ def _check(problem: Problem, runner: Runner, cases: list, timeout: float) -> Ver
 def _run_case(
     problem: Problem, runner: Runner, trial: Trial, order: str, timeout: float
 ) -> Attempt:
-    """Run one case once; return its results, with the Mismatch if they are wrong."""
+    """Run one case once; return the results, with a Mismatch if they are wrong."""
     attempt = Attempt(trial, order)
     try:
         if isinstance(runner, ReturningRunner):

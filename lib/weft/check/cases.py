@@ -276,7 +276,7 @@ def size_list(sizes: Any, symbols: Sequence[str]) -> list[Sizes]:
             expected = "exactly the sizes of the shapes and parameters"
             raise ArgumentError(f"sizes: {entry!r} must have {expected}: {names}")
         if not all(hasattr(v, "__index__") and v >= 0 for v in values.values()):
-            raise ArgumentError(f"sizes: {entry!r}: expected whole numbers from 0 on")
+            raise ArgumentError(f"sizes: {entry!r}: expected whole numbers >= 0")
         rows.append({n: int(values[n]) for n in symbols})
     if not rows:
         raise ArgumentError("sizes is empty: nothing would be checked")
@@ -290,7 +290,7 @@ def default_sizes(
     first: bool = True,
     other: int = 16,
 ) -> list[Sizes]:
-    """Return default sizes: 1, 2, 3, primes, sizes close to a block's, and a large one.
+    """Return default sizes: 1, 2, 3, primes, a large one, and some near a block's side.
 
     sides: the length of a block along each symbol. most: the largest product of all
     sizes. first: whether the sizes are for the first launch shape; later shapes get

@@ -2,17 +2,17 @@
 
 Attempt is one run of one case, with its results. fan_in() counts the elements of an
 input on which an element of the answer depends. For a product, this number follows from
-the sizes. For a softmax, or for a sum that all outputs share, it does not. So fan_in()
-changes an element of an input in the reference, and counts the elements of the answer
-that change.
+the sizes. For a softmax, or for a sum that all outputs share, it does not. Therefore,
+fan_in() changes an element of an input in the reference, and counts the elements of
+the answer that change.
 
 By default, a float output may differ from the answer by 1.01 * terms * u *
 reference(|inputs|), with u = 2^-24 for float32. This is the bound of a sum of `terms`
 products in any order (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed.,
 section 3.1). The default for terms is the number of combinations of the inputs' sizes
 per element of the output: k for a matmul, 1 for an elementwise map. A larger result of
-fan_in() replaces it, such as a row for a softmax. Another 8 terms cover further
-roundings.
+fan_in() takes precedence, such as the length of a row for a softmax. Another 8 terms
+cover other roundings.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ class Problem:
         return {n: fit_answer(n, results[n], s.shape) for n, s in starts.items()}
 
     def judge(self, trial: Trial, results: Arrays) -> None:
-        """Set the error bounds for results, of which only the dtypes matter."""
+        """Set the error bounds for results; only the dtypes of the results are used."""
         dtypes = {n: a.dtype for n, a in results.items()}
         if self.bound is not None:
             limit = by_name(self.bound, trial.pool | {"want": trial.want})
@@ -276,7 +276,7 @@ class Problem:
 
 
 def make_arguments(runner: Runner, trial: Trial) -> tuple[dict[str, Guarded], list]:
-    """Return fresh guarded copies of the arrays, and the arguments for the runner."""
+    """Return new guarded copies of the arrays, and the arguments for the runner."""
     contents = (trial.inputs | trial.starts).items()
     arrays = {name: Guarded(array, runner.device) for name, array in contents}
     pool, args = trial.sizes | trial.values, []

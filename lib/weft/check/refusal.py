@@ -1,4 +1,4 @@
-"""Reports of check() on a mistake: element, thread, sizes, and a guess at the cause.
+"""Reports of check() on mistakes: element, thread, sizes, and a guess at the cause.
 
 find_writer() names the block and the thread of a wrong element in one line.
 """
@@ -99,10 +99,10 @@ def _map_element(runner: Runner, attempt: Attempt) -> tuple[Index, Index] | None
     return block, thread  # type: ignore[return-value]
 
 
-EXPLORED = 12  # maximum number of later cases that are run to see whether they fail
+EXPLORED = 12  # maximum number of later cases that are also run for the report
 
 
-# again(number, order) runs the plan's case of that number; again(number, order, case)
+# again(number, order) runs case `number` of the plan; again(number, order, case)
 # runs `case` instead.
 Again = Callable[..., Attempt]
 
@@ -164,7 +164,7 @@ def _probe(
 ) -> list[Attempt]:
     """Repeat a right run with one size at a time taken from a wrong run.
 
-    This finds the decisive size. In a plan, all sizes are often large or odd together.
+    The repetition finds the decisive size. In a plan, sizes often grow together.
     """
     passing = [run for run in runs if run.error is None]
     failing = [run for run in runs if run.error is not None]
@@ -252,10 +252,10 @@ def _guess_spacing(problem: Problem, first: Attempt, runs: Sequence[Attempt]) ->
 
 
 def _guess(problem: Problem, first: Attempt, later_runs: Sequence[Attempt]) -> str:
-    """Guess from the wrong numbers of the largest runs, or else of the first.
+    """Guess from the wrong numbers of the largest runs, otherwise of the first.
 
     The report is about the first run. A guess that mentions positions from another run
-    also names that run. A guess at a cause stays only if the larger runs show it too.
+    also names that run. A guess at a cause is kept only if the larger runs support it.
     Anything that the first run proves takes precedence, since a larger run may fail in
     another way.
     """

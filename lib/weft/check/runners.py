@@ -41,8 +41,8 @@ def time_limit(name: str, seconds: float) -> Iterator[None]:
     Python raises it between bytecode instructions, so a call into C finishes first.
     """
     thread, lock, state = threading.get_ident(), threading.Lock(), {"inside": True}
-    # Indexing makes a new function object; other code may set the shared one's
-    # argtypes.
+    # Indexing makes a new function object. Other code may set the argtypes of the
+    # shared object.
     raise_in = ctypes.pythonapi["PyThreadState_SetAsyncExc"]
     raise_in.argtypes = ctypes.c_ulong, ctypes.py_object
 
@@ -309,7 +309,7 @@ def _select_runners(
 
 
 def _list_places(device: Any, target: str | None) -> list[torch.device | None]:
-    """Return the devices on which to check CUDA C: the CPU (None), and any GPU."""
+    """Return the devices on which to check CUDA C: the CPU (None), and a GPU if any."""
     if device is not None:
         place = torch.device(device)
         return [None if place.type == "cpu" else place]

@@ -11,7 +11,7 @@ from ..base.progress import PATIENCE, Progress
 from ..timing import STATISTIC, table, write_json
 from ..timing.results import describe_rows
 
-# The benchmarks besides the timing of ops (ops.py). Each module defines rows() or
+# The benchmarks other than the timing of ops (ops.py). Each module defines rows() or
 # rows_of(arguments), which return a list of rows. It can also define SHOWN, the columns
 # to print; note(rows), the text below them; status(rows), the exit status; and
 # merged(path, rows), the rows to write to a file that already contains rows.

@@ -29,19 +29,19 @@ MARKERS = {
     UNSOLVED: ("s", style.INK, False),
     MISSING: ("_", style.INK, True),
 }
-CELL, NAMES = 24, 130  # SVG points: per student or task; for the names and the key
+CELL, NAMES = 24, 130  # SVG points per student or task, and for the names and the key
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `python -m weft class`."""
     add = parser.add_argument
-    add("files", nargs="+", metavar="FILE", help="grades, as weft grade --json writes")
+    add("files", nargs="+", metavar="FILE", help="grades from weft grade --json")
     add("--csv", metavar="PATH", help="write the points of each task")
     add("--plot", metavar="PATH", help="draw a mark per student and task")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print the table; the status is 1 if a file could not be used."""
+    """Print the table; return exit status 1 if a file could not be used."""
     grades, problems = read_grades(args.files)
     for problem in problems:
         print(f"weft class: {problem}", file=sys.stderr)
@@ -57,9 +57,9 @@ def main(args: argparse.Namespace) -> int:
 
 
 def read_grades(files: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the grades, sorted by student, and a sentence per file left out.
+    """Return the grades, sorted by student, and a sentence for each omitted file.
 
-    If a student has two grades in a lesson, the one with more points counts.
+    If a student has two grades in a lesson, the grade with more points counts.
     """
     best: dict[tuple[str, str], dict[str, Any]] = {}
     problems = []
@@ -78,7 +78,7 @@ def read_grades(files: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:
             continue
         if key in best:
             problems.append(
-                f"{file}: {' and '.join(key)} is there twice; the best counts"
+                f"{file}: a second grade for {' and '.join(key)}; the better counts"
             )
         if key not in best or _count_points(one) > _count_points(best[key]):
             best[key] = one
@@ -135,7 +135,7 @@ def write_csv(
 def draw_class(
     grades: Sequence[dict[str, Any]], tasks: Sequence[tuple[str, str]]
 ) -> Any:
-    """Draw a mark per student (rows) and task (columns); its shape is the verdict."""
+    """Draw a mark per student (row) and task (column); its shape shows the verdict."""
     students = group_students(grades)
     wide, high = CELL * len(tasks) + 2 * NAMES, CELL * len(students) + NAMES
     figure = style.new_figure(max(360, wide), max(230, high))

@@ -139,8 +139,8 @@ _NEEDED = ("torch", "numpy", "cffi", "matplotlib", "tqdm", "platformdirs", "file
 
 def _examine_packages() -> list[Examination]:
     findings = []
-    # Colab and Kaggle have their own front ends; packages of JupyterLab could change
-    # them.
+    # Colab and Kaggle have their own front ends, which JupyterLab's packages could
+    # change.
     front_end = [] if environment.is_hosted() else ["jupyterlab"]
     for name in (*_NEEDED, "numba", *front_end, "anywidget"):
         try:
@@ -167,7 +167,7 @@ def _examine_gpu() -> list[Examination]:
 
 
 def _suggest_gpu() -> str:
-    """Return how to get a GPU in a hosted notebook; "" elsewhere."""
+    """Return the menu that adds a GPU to a hosted notebook; "" elsewhere."""
     if environment.is_colab():
         return "to get one: Runtime > Change runtime type > T4 GPU"
     if environment.is_hosted():
@@ -272,7 +272,7 @@ def _examine_places() -> list[Examination]:
 
 
 def _examine_progress() -> Examination:
-    """Examine the folder with the reader's progress, and whether it lasts."""
+    """Examine the folder with the reader's progress, and whether it is permanent."""
     try:
         folder = str(store.kept_folder())
     except store.CannotWrite as error:
@@ -300,7 +300,7 @@ def _examine_rungs() -> list[Examination]:
 
 
 def _describe_rungs(rungs: list, target: str) -> str:
-    """List the rungs that run on a target, then each other rung and why it cannot."""
+    """List the rungs that run on a target, then the others, each with the reason."""
     sm = 0
     if target == "cuda":
         import torch

@@ -2,7 +2,7 @@
 
     python3 lib/weft/commands/environment.py -m weft doctor
 
-The script needs only python3. It uses the first of these: the interpreter named by
+The script needs only python3. It uses the first available of these: the interpreter in
 PYTHON, an active conda or virtual environment, the Python of a hosted notebook (Colab,
 Kaggle), or .venv, which the script creates. environment.yml lists the packages. .venv
 gets exactly the listed versions. Elsewhere, installed packages (above all torch) keep
@@ -10,8 +10,9 @@ their versions, and pip adds only missing ones, built for that torch's CUDA rele
 also gets the options in PIP_ARGS. The user's Jupyter gets a kernel named Weft that runs
 this Python.
 
-A hosted notebook keeps its kernel and gets only what lessons need. It finds the lab by
-PYTHONPATH, since installing it as a package would take longer than all the rest.
+A hosted notebook keeps its kernel and gets only the packages that lessons need. It
+finds the lab through PYTHONPATH, since installing the lab as a package would take
+longer than everything else.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ def prepare(python: str, ours: bool) -> None:
 
 
 def add_to_path(environment: os._Environ[str]) -> None:
-    """Let Python processes that are started in this environment find the lab."""
+    """Add the lab to PYTHONPATH, for Python processes with this environment."""
     others = environment.get("PYTHONPATH", "").split(os.pathsep)
     paths = dict.fromkeys([str(ROOT / "lib"), str(ROOT), *filter(None, others)])
     environment["PYTHONPATH"] = os.pathsep.join(paths)
@@ -129,7 +130,7 @@ KEEP = (
 
 
 def prepare_notebook() -> None:
-    """Prepare a hosted notebook's Python for the lab, and report what it runs on.
+    """Prepare a hosted notebook's Python for the lab, and describe its GPU, if any.
 
     The notebook's first cell calls this function. It changes to the folder of the
     notebooks. Raises IPython's UsageError if packages cannot be installed.
@@ -182,10 +183,10 @@ def list_requirements(to_develop: bool = True) -> list[str]:
 
 @dataclass(frozen=True)
 class Installed:
-    """The packages of a Python: version by name, as pip normalises names.
+    """The packages of an interpreter: versions by pip's normalised names.
 
-    cuda: the CUDA release of torch, such as (12, 8); None for a torch without CUDA, and
-    if there is no torch.
+    cuda: the CUDA release of torch, such as (12, 8); None without torch, or
+    for a torch without CUDA.
     """
 
     versions: Mapping[str, str]
@@ -211,7 +212,7 @@ def survey(python: str) -> Installed:
 
 
 def normalize_name(name: str) -> str:
-    """Return a package's name in the spelling that compares equal."""
+    """Return a package's name in pip's normalised spelling."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -221,7 +222,7 @@ def name_of(requirement: str) -> str:
 
 
 def list_missing(wanted: list[str], installed: Installed) -> list[str]:
-    """List the packages in `wanted` of which no version is installed.
+    """List the packages in `wanted` that are not installed in any version.
 
     A user's environment keeps its versions, even if .venv requires others, and gets
     missing packages built for its torch's CUDA release.
@@ -255,7 +256,7 @@ _CUDA_12 = {
 def match_cuda(line: str, cuda: tuple[int, int]) -> str:
     """Return a requirement for a CUDA release; "" if that release needs none.
 
-    line: from environment.yml, thus for CUDA 13.0. cuda: such as (12, 8).
+    line: from environment.yml, and therefore for CUDA 13.0. cuda: such as (12, 8).
     """
     line = line.replace("[cu13]", f"[cu{cuda[0]}]")
     line = line.replace("==13.0.*", f"=={cuda[0]}.{cuda[1]}.*")
@@ -314,7 +315,7 @@ def name_kernel(python: str) -> None:
         if json.loads(kernel.read_text())["argv"][0] == python:
             return
     options = ["--user", "--name", "weft", "--display-name", "Weft"]
-    # A read-only home must not stop the run: `make lab` works without this kernel.
+    # A read-only home must not stop the run, since `make lab` needs no such kernel.
     with contextlib.suppress(subprocess.CalledProcessError):
         run([python, "-m", "ipykernel", "install", *options])
 
@@ -341,7 +342,7 @@ def make_venv() -> None:
     try:
         run([python, "-m", "venv", str(VENV)])
     except BaseException as error:
-        # The next run would fail with an incomplete .venv that lacks pip.
+        # With an incomplete .venv, which lacks pip, the next run would fail.
         shutil.rmtree(VENV, ignore_errors=True)
         if not isinstance(error, subprocess.CalledProcessError):
             raise

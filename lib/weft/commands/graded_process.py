@@ -1,7 +1,7 @@
 """The process in which submitted answers run; see lessons/grading.py.
 
-It reads its jobs as JSON from stdin, and writes a line of JSON per answer to stdout. It
-imports the lab once. Each answer runs in a fork with its own limits.
+The process reads its jobs as JSON from stdin, and writes a line of JSON per answer to
+stdout. It imports the lab once. Each answer runs in a fork with its own limits.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _become_answer(
 
 
 def _count_own_bytes() -> int:
-    """Return the bytes of writable private memory of this process."""
+    """Return the size in bytes of this process's writable private memory."""
     status = Path("/proc/self/status").read_text()
     return 1024 * int(status.split("VmData:")[1].split()[0])
 
@@ -149,7 +149,7 @@ def _run(shell: InteractiveShell, source: str) -> BaseException | None:
 def _restore(
     current: dict[str, Any], before: Mapping[str, Any], job: Mapping[str, Any]
 ) -> None:
-    """Give the lab's names their old values, except those that the answer defines."""
+    """Restore the values of the lab's names, except names that the answer defines."""
     own = {*job["assigned"]}
     for name, value in before.items():
         if name not in own:
@@ -171,7 +171,7 @@ def _describe(error: BaseException) -> str:
 
 
 def _describe_counts(solved: Any) -> str:
-    """Describe how many of a puzzle's counts are above the best known answer's."""
+    """Describe the number of a puzzle's counts that exceed the best known answer."""
     rows = getattr(getattr(solved, "score", None), "rows", ())
     worse = [row for row in rows if row.worse]
     return f"{count_things(len(worse), 'count')} above the best known" if worse else ""
@@ -198,7 +198,7 @@ def list_guarded() -> dict[tuple[str, str], int]:
 
 
 def find_replaced(before: Mapping[tuple[str, str], int]) -> list[str]:
-    """Return the functions that are no longer those of list_guarded()."""
+    """Return the functions that differ from those in list_guarded()."""
     now = list_guarded()
     changed = [key for key, value in before.items() if now.get(key) != value]
     return sorted({f"{module}.{name}" for module, name in changed})

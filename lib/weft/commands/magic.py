@@ -135,14 +135,14 @@ def cuda(line: str, cell: str) -> None:
     A cell runs native code with your permissions. To share headers between cells, use
     %%cuda_header name.cuh. In Python, weft.cells.load_cuda() does the same as %%cuda.
     """
-    from IPython.display import display  # Only notebooks need IPython.
+    from IPython.display import display  # only notebooks need IPython
 
     shell = running_shell()
     options = _parse_arguments(line)
     if options.help:
         print(inspect.cleandoc(cuda.__doc__ or ""))
         return
-    # In some versions of IPython, execution_count grows before the cell runs.
+    # Some versions of IPython increment execution_count before the cell runs.
     name = f"cell [{len(shell.history_manager.input_hist_parsed) - 1}]"
     only_compiled = _only_compiles(options)
     if only_compiled:

@@ -110,7 +110,7 @@ def _hint_name(message: str, line: str, source: str) -> str:
     functions = scanner.list_functions(scanner.blank_comments(source), scanner.DEVICE)
     if name in {function.name for function in functions}:
         return f"{name} is declared further down: C requires it before its first use"
-    # A compiler that suggests a name has looked through the source itself.
+    # A compiler that suggests a name has already searched the source.
     meant = find_near_name(name, "" if "did you mean" in message else source)
     if not meant:
         return ""
@@ -130,7 +130,7 @@ def _hint_python(message: str, line: str, source: str) -> str:
         return "%%cuda must be a cell's first line and occur only once"
     if re.search(r"^\s*for\s+\w+\s+in\b", line):
         return _PYTHON["range"]
-    # `a = b // 2` contains a comment in C; g++ complains on this line or the next.
+    # `a = b // 2` contains a comment in C; g++ reports this line or the next.
     division = r"(?m)=[^;/\n]*[\w)\]][^\S\n]*//[^\S\n]*[\w(]+\s*;?\s*$"
     if "expected" in message and re.search(division, source):
         return "// begins a comment in C; / divides whole numbers without a remainder"
@@ -230,9 +230,9 @@ def diagnose(
 
 
 class CompileError(BuildError):
-    """Raised for a cell that does not compile; its message shows the errors.
+    """A cell does not compile; the message shows the errors.
 
-    `diagnostics` holds the parsed messages, and `log` the compiler's original output.
+    diagnostics: the parsed messages. log: the compiler's original output.
     """
 
     def __init__(
@@ -336,7 +336,7 @@ def parse_rewriter(text: str) -> list[Diagnostic]:
     if not match:
         return [Diagnostic("", 0, 0, "error", text)]
     file = "" if match[1] == CELL else match[1]
-    # The rest concerns only the files of rungs.
+    # The rest of the message concerns only the files of rungs.
     message = match[3].partition(": put it under")[0]
     return [Diagnostic(file, int(match[2]), 0, "error", message)]
 

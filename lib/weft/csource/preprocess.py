@@ -75,7 +75,7 @@ def split(text: str, simt: str) -> PreprocessedSource:
     """
     lines = text.split("\n")
     marks = [MARKER.fullmatch(line) for line in lines]
-    # Flag 3 marks a system header, and also the words of its macros.
+    # Flag 3 marks system headers, and also the words of their macros.
     own = {m[2] for m in marks if m and "3" not in m[3]}
     own = {name for name in own if not name.startswith(("<", simt))}
     sorter = _Sorter()
@@ -92,7 +92,7 @@ def split(text: str, simt: str) -> PreprocessedSource:
 
 
 def unquote_name(name: str) -> str:
-    """Return the file that a `# line "file"` names, without g++'s backslashes."""
+    """Return the file in a marker `# line "file"`, without g++'s backslashes."""
 
     def plain(match: re.Match[bytes]) -> bytes:
         code = match[1]
@@ -102,7 +102,7 @@ def unquote_name(name: str) -> str:
 
 
 def find_position(text: str, offset: int) -> tuple[str, int] | None:
-    """Return the file and line at `offset` of a text with `# line "file"` in it."""
+    """Return the file and line at `offset` of a text that contains `# line "file"`."""
     previous = text[:offset].split("\n")[:-1]
     for distance, row in enumerate(reversed(previous)):
         if mark := MARKER.fullmatch(row):

@@ -16,10 +16,10 @@ Only constructs that are not C++ are changed, and only within their line:
                                  where s is volatile: see shared.py
     __noinline__                 SIMT_NOINLINE
 
-Thus `threadIdx` remains an ordinary name, and a launch evaluates its arguments once, as
-an ordinary call does. The compiler's messages name the lines of the source. Comments,
-strings and code under `#ifdef __CUDACC__` remain unchanged. Inline PTX is refused,
-because it has no meaning on a CPU.
+`threadIdx` therefore remains an ordinary name, and a launch evaluates its arguments
+once, as an ordinary call does. The compiler's messages name the lines of the source.
+Comments, strings and code under `#ifdef __CUDACC__` remain unchanged. Inline PTX is
+refused, because it has no meaning on a CPU.
 """
 
 from __future__ import annotations
@@ -200,8 +200,8 @@ def _end_of_config(text: ScannedText, opening: re.Match[str]) -> tuple[int, int]
         closing_match = closing.match(text.code, i) if depth == 0 else None
         if closing_match:
             next_code = text.skip(closing_match.end())
-            # In <<<size<B<C<int>>>(n)>>> the first >>> is followed by a ( but is not
-            # the end.
+            # In <<<size<B<C<int>>>(n)>>>, a ( follows the first >>>, which is not the
+            # end.
             if text.code[next_code : next_code + 1] == "(" and not text.code.startswith(
                 ">", closing_match.end()
             ):
@@ -301,7 +301,7 @@ def _list_declarations(text: ScannedText, start: int, brace: int) -> list[str]:
 
 
 def _directive_end(text: ScannedText, offset: int) -> int | None:
-    """Return where the # directive around `offset` ends; None outside of one."""
+    """Return the end of the # directive around `offset`; None outside directives."""
     for match in DIRECTIVE.finditer(text.code):
         if match.start() <= offset < match.end():
             return match.end()

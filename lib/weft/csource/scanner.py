@@ -16,10 +16,10 @@ from . import preprocess
 
 
 class RewriteError(ValueError):
-    """Raised for a source that cannot run on the CPU, with place, reason and cure."""
+    """A source cannot run on the CPU; the message has the place, reason and cure."""
 
 
-BLANK = "\x01"  # in place of characters that are not code; never part of code
+BLANK = "\x01"  # replaces characters that are not code; never occurs in code
 NOT_CODE = re.compile(
     r"""//(?:\\\n|[^\n])*            # a comment, continued lines included
       | /\*.*?\*/
@@ -300,8 +300,8 @@ def function_depths(code: str) -> Callable[[int], bool]:
 def list_outermost(code: str) -> Iterator[tuple[str, int, str]]:
     """Yield (head, offset, body) for each declaration at namespace scope.
 
-    The head is the text from the offset to ; or {, without these. The body is the text
-    from { to }; "" if there is none.
+    The head is the text from the offset up to, but not including, ; or {. The body is
+    the text from { to }; "" if there is none.
     """
     code, start = blank_directives(code), 0
     for match in re.finditer(r"[{};]", code):
@@ -404,8 +404,8 @@ def find_definition(code: str, name: str) -> tuple[int, int] | None:
 def read_body(source: str, name: str) -> str | None:
     """Return a function's body without its braces, comments and strings.
 
-    The result is None if the source does not define the function; a header may define
-    it.
+    The result is None if the source does not define the function, for example because a
+    header defines it.
     """
     code = blank_comments(source)
     span = find_definition(code, name)

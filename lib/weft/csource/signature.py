@@ -262,7 +262,7 @@ def c_type(dtype: Any) -> str | None:
 
 
 def _check_kind(signature: Signature, param: TemplateParam, arg: Any) -> None:
-    """Raise ArgumentError for a type in place of a value, or the reverse."""
+    """Raise ArgumentError for a type instead of a value, or the reverse."""
     if isinstance(arg, str):
         return
     is_value = hasattr(arg, "__index__") and not isinstance(arg, type)

@@ -1,4 +1,4 @@
-"""Refuse the features of CUDA programs that a CPU lacks, and name their line."""
+"""Refuse the features of CUDA programs that a CPU lacks, and name their lines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FEATURES = [
 ]  # fmt: skip
 _UNSUPPORTED = [(re.compile(pattern), message) for pattern, message in _FEATURES]
 
-# Headers of libraries that have no CPU build here.
+# Headers of libraries that are not available for the CPU.
 LIBRARIES = {
     "cublas": "cuBLAS",
     "cudnn": "cuDNN",

@@ -156,7 +156,7 @@ def forward(params: Params, x: np.ndarray) -> Outputs:
 def backward(params: Params, y: Outputs, labels: np.ndarray) -> tuple[Params, Outputs]:
     """Return two dictionaries: gradients of all parameters, and of layers' outputs.
 
-    y: the outputs of forward(). The second omits layers without parameters.
+    y: the outputs of forward(). The second dictionary omits layers without parameters.
     """
     grad: Params = {}
     output_gradients: Outputs = {}
@@ -224,7 +224,7 @@ def turn_window(y: Outputs, layer: str, place: tuple[int, ...]) -> Outputs:
 
 
 def bounds(params: Params, y: Outputs, labels: np.ndarray) -> dict[str, float]:
-    """Return float32's error bounds: for the "loss", and for each gradient's norm.
+    """Return error bounds for float32: for the "loss", and for each gradient's norm.
 
     A gradient is a sum of products dy x, with K terms in all sums that lead to it.
     The error from independent roundings of 2^-24 is at most LAMBDA sqrt(K) 2^-24 times

@@ -77,8 +77,8 @@ class PythonStep:
             argmax[f"argmax{i}"] = pooled
         floats |= {"fc1": batch * hidden, "relu3": batch * hidden}
         floats |= {"logits": batch * classes, "prob": batch * classes}
-        # In the backward pass, a layer needs only dy, and no earlier gradient, for its
-        # dx. Two arrays, used alternately, are therefore enough for all layers.
+        # In the backward pass, a layer computes its dx from dy alone, without earlier
+        # gradients. Two arrays, used alternately, are therefore enough for all layers.
         floats |= dict.fromkeys(("dy", "dx"), max(floats.values()))
         floats |= {"loss": 1, "losses": KEPT}
         on = {"device": self.device}
@@ -170,7 +170,7 @@ class PythonStep:
         launch, m = self.launch, self.memory
         hidden, classes = self.config["hidden"], self.config["classes"]
         dy, dx, count = m["dy"], m["dx"], batch * hidden
-        # Our kernels overwrite their outputs, so they need no zeros; see layers.cu.
+        # The kernels need no zeros, but the step zeroes gradients as PyTorch does.
         yield "zero", m["grads"].zero_
         yield launch("backward.loss", bodies.cross_entropy_dlogits, batch * classes)(
             dy, m["one"], m["prob"], m["target"], batch, classes
@@ -248,7 +248,7 @@ class PythonStep:
         )
 
 
-# The minimum of each of these sizes; others: 1.
+# The minimum of each of these sizes; all other sizes are at least 1.
 LEAST = {"height": 4, "width": 4, "classes": 2}
 
 
@@ -279,7 +279,7 @@ class PythonCnn(Trainer):
                 raise ArgumentError(f"{name} = {value}, expected at least {minimum}")
         self._plans: dict[tuple[str, int], list[Launch]] = {}
         self._sets: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
-        # The numbers of losses returned and of steps done so far.
+        # The number of losses returned so far, and of steps done so far.
         self._given = self._done = 0
         model = self.config, self.shapes, self.eps
         with self._room():
@@ -353,7 +353,7 @@ class PythonCnn(Trainer):
     def _plan(self, name: str, batch: int) -> list[Launch]:
         """Return the launches of a forward pass on a set, or of the rest of a "step".
 
-        They are created once per batch size, so that a step only launches.
+        The launches are created only once per batch size, which saves time in a step.
         """
         if (name, batch) not in self._plans:
             step = self._alive()
@@ -414,7 +414,7 @@ class PythonCnn(Trainer):
 
     @contextlib.contextmanager
     def _room(self) -> Iterator[None]:
-        """Raise OutOfMemory, with a one-line message, if memory does not suffice."""
+        """Raise OutOfMemory, with a one-line message, if there is not enough memory."""
         try:
             yield
         except torch.OutOfMemoryError as error:

@@ -28,7 +28,7 @@ LADDER = "ladder"  # the option for every rung that runs on the device
 
 @dataclass(frozen=True)
 class Config:
-    """The options of `python -m weft mnist`; the defaults are the lesson's."""
+    """The options of `python -m weft mnist`; the lesson uses the defaults."""
 
     # "naive", "numba,naive" or "ladder"; None: the fastest in fp32
     rung: str | None = None
@@ -37,7 +37,7 @@ class Config:
     batch: int = 64
     lr: float = 0.1
     seed: int = 0
-    threads: int = 0  # CPU threads for ours and PyTorch; 0: weft.base.device
+    threads: int = 0  # CPU threads for our kernels and PyTorch; 0: see base/device.py
     compare: bool = False
     twins: tuple[str, ...] | None = None  # twins to race, "eager nchw", ...; None: all
     iterations: int = 100  # steps timed per contender
@@ -79,12 +79,12 @@ COMPILED = ("", "compile", "compile-step")
 
 @dataclass(frozen=True)
 class TwinRung:
-    """How a step of PyTorch's twin runs. Its name has a word for each choice.
+    """A way to run a step of PyTorch's twin; its name has a word for each choice.
 
     compiled  "compile": torch.compile compiles the forward and the backward pass;
               "compile-step": also the update, all as one function; "": nothing
     autotune  whether torch.compile times kernels (mode max-autotune-no-cudagraphs)
-    graph     steps in a CUDA graph, on a GPU only; 0: no graph ("eager": neither)
+    graph     number of steps in a CUDA graph (GPU only); 0: no graph
     biases    whether convolutions add the biases that batch norm cancels; ours do not
     """
 
@@ -109,7 +109,7 @@ class TwinRung:
 
     @property
     def sizes(self) -> list[int]:
-        """The steps in each of its CUDA graphs: 64, 8 and 1, as in our rung "graph"."""
+        """The numbers of steps in its CUDA graphs: 64, 8, 1, as in our rung "graph"."""
         steps = [self.graph] if self.graph else []
         while steps and steps[-1] > 1:
             steps.append(max(1, steps[-1] // 8))
@@ -118,8 +118,8 @@ class TwinRung:
     def fill_launch(self, steps: int) -> int:
         """Return the number of steps to time: `steps` or, if larger, a whole launch.
 
-        A launch of more than 8 times `steps` steps would be too slow: the result is
-        then `steps`.
+        If a launch has more than 8 times as many steps, it would be too slow, and the
+        result is `steps`.
         """
         return self.graph if steps < self.graph <= 8 * steps else steps
 
@@ -129,7 +129,7 @@ class TwinRung:
 
 
 def parse_twin(name: str) -> TwinRung:
-    """Return the rung of that name; raise ArgumentError if PyTorch does not have it."""
+    """Return the rung with this name; raise ArgumentError if PyTorch lacks it."""
     words = name.split("+")
     graph = next((word[5:] for word in words if word.startswith("graph")), "0")
     rung = TwinRung(
@@ -178,7 +178,7 @@ def check_precision(name: str, device: Device) -> None:
 #     compile-step+graph64+nobias  277 / 289     228 / 213     not measured
 #
 # TWINS omits "compile+graph", which does the same with more work. "autotune" took 309
-# us instead of 291 us (fp32, channels-last); nobody has measured it on a CPU.
+# us instead of 291 us (fp32, channels-last). It has not been measured on a CPU.
 TWINS = {
     "cpu": ("eager", "eager+nobias", "compile+nobias", "compile-step+nobias"),
     "cuda": (
@@ -192,7 +192,7 @@ TWINS = {
 
 
 def rungs(target: str) -> list[Rung]:
-    """Return all rungs: Python's, then the C library's for `target`."""
+    """Return all rungs: the Python rung, then those of the C library for `target`."""
     return [NUMBA, *native.rungs("mnist", target)]
 
 

@@ -4,8 +4,8 @@
     result.rows            one row per contender, as in a file of results
 
 Every contender starts from the same weights and uses the images in the same order.
-First, all contenders are timed side by side. Then our models and the fastest eager twin
-are trained for all epochs, one after another. A rung races against the twins of its own
+First, all contenders are timed in turn. Then our models and the fastest eager twin are
+trained for all epochs, one after another. A rung races against the twins of its own
 precision.
 """
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 PARTS = ("batch", "forward", "backward", "update", "zero")
 BLOCK = 5  # steps in a sample on a CPU
 SLOW = " (it may compile for a minute)"
-SYNC_STEPS = 64  # after so many steps, a twin's losses are read and Ctrl-C works
+SYNC_STEPS = 64  # steps between two reads of a twin's losses, when Ctrl-C also works
 
 
 @dataclass
@@ -147,8 +147,8 @@ class _Race:
     # ---- time -------------------------------------------------------------------
 
     def time(self, twins: dict[str, TwinTrainer]) -> dict[str, dict[str, Any]]:
-        """Return a row for each model of ours and each twin, with the time per step."""
-        order = self.order(self.config.epochs)  # training never uses this last epoch
+        """Return a row for each of our models and each twin, with the time per step."""
+        order = self.order(self.config.epochs)  # training ends before this epoch
         blocks = {_name(cnn): self.our_block(cnn, order) for cnn in self.cnns}
         blocks |= {n: _twin_block(twin, twin.order(order)) for n, twin in twins.items()}
         rounds = -(-self.config.iterations // BLOCK)
@@ -290,7 +290,7 @@ class _Race:
                     bar.update(len(part) * self.config.batch, f"loss {part.mean():.3f}")
                 seconds.append(time.perf_counter() - start)
                 accuracies.append(evaluate())
-                right = f"{100 * accuracies[-1]:.2f} % of the test set are right"
+                right = f"{100 * accuracies[-1]:.2f} % correct on the test set"
                 bar.update(0, f"{bar.note}, {right}")
         return {
             "epoch_s": float(np.mean(seconds)) if seconds else None,
@@ -345,7 +345,7 @@ def _fastest_eager(rows: dict[str, Any], twins: dict[str, TwinTrainer]) -> list[
 
 
 def _sum_parts(sections: dict[str, float]) -> dict[str, float | None]:
-    """Sum the sections of each of PARTS; a part without sections is None."""
+    """Sum the sections of each part in PARTS; a part without sections is None."""
     parts: dict[str, float | None] = dict.fromkeys(PARTS)
     for name, us in sections.items():
         part = name.partition(".")[0]

@@ -94,12 +94,12 @@ class Trainer(ABC):
 
     @property
     def weights(self) -> dict[str, np.ndarray]:
-        """Copies of the parameters, named and shaped as in PyTorch, float32."""
+        """Copies of the parameters in float32, with PyTorch's names and shapes."""
         return self._get("weights")
 
     @property
     def gradients(self) -> dict[str, np.ndarray]:
-        """Copies of the last step's gradients, named and shaped as the weights."""
+        """Copies of the last step's gradients, with the weights' names and shapes."""
         return self._get("gradients")
 
     @abstractmethod
@@ -252,7 +252,7 @@ class Trainer(ABC):
     @property
     @abstractmethod
     def bytes(self) -> int:
-        """Bytes of memory that the model uses on its device, including data sets."""
+        """Number of bytes that the model uses on its device, including data sets."""
 
     @abstractmethod
     def synchronize(self) -> None:
@@ -310,7 +310,7 @@ MAX_SECTIONS = 256
 class Cnn(Trainer):
     """A model that a rung in C or CUDA C trains.
 
-    rung:      "reference", "naive", ...: weft.rungs("mnist") lists all;
+    rung:      "reference", "naive", ...; weft.rungs("mnist") lists them;
                None: the fastest in fp32 that runs on the device
     device:    "cpu", "cuda" or "cuda:1"
     channels:  numbers of outputs of the two convolutions; default (32, 64)
@@ -331,7 +331,7 @@ class Cnn(Trainer):
         super().__init__(device, **model)
         self._cnn = None
         self._lib = native.library("mnist", self.device.type)
-        self._ffi = self._lib.ffi  # weft.reload() gives only new models the new library
+        self._ffi = self._lib.ffi  # a later weft.reload() does not affect this model
         config = self._ffi.new("struct weft_cnn_config *", self.config)
         config.eps, (config.mean, config.std) = self.eps, self.scale
         self._cnn = self._create(rung, config)

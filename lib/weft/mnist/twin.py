@@ -126,12 +126,12 @@ class TwinTrainer:
     """A Twin with its data set on the device and one way to run a step.
 
     train.images (count,h,w) and labels are uint8; the step gathers and normalises its
-    batch on the device, as ours does. Construction compiles and captures, so it may
+    batch on the device, as Cnn does. Construction compiles and captures, so it may
     take a minute. step() must be called inside mode(), which other methods enter
     themselves. peak_bytes: the peak memory of a step on a GPU, including data, weights
     and the captured graph; None on a CPU.
 
-    A graph of 64 steps has two smaller graphs beside it, for the remaining steps. A
+    Two smaller graphs run the steps that remain after graphs of 64 steps. A
     partial batch uses the eager step. capture=False runs a graph's steps without
     capturing them, so that tests can run on a CPU.
     """
@@ -209,15 +209,15 @@ class TwinTrainer:
         return twin
 
     def set_lr(self, lr: float) -> None:
-        """Use this learning rate from the next step on, also in a captured step.
+        """Set the learning rate of all later steps, including captured ones.
 
-        Twins of without_graph() share it.
+        Twins from without_graph() share this rate.
         """
         self.lr = lr
         self._lr.fill_(lr / self._scale)
 
     def gradients(self, index: torch.Tensor) -> tuple[float, dict[str, np.ndarray]]:
-        """Return loss and float64 gradients of images `index`, without an update.
+        """Return the loss and float64 gradients of images `index`, without an update.
 
         Biases that the model lacks have a gradient of zero.
         """
@@ -236,7 +236,7 @@ class TwinTrainer:
         return loss.item(), arrays
 
     def _probe(self, index: torch.Tensor) -> tuple[torch.Tensor, dict[str, Any]]:
-        """Return loss and gradients of a step that does not itself return gradients.
+        """Return the loss and gradients of a step that returns only its loss.
 
         w - lr g is rounded once, so each error is at most 2^-24 (|g| + |w| / lr).
         """
@@ -265,7 +265,7 @@ class TwinTrainer:
         losses: list[torch.Tensor] = []
         with self.mode():
             for part in self._run(order):
-                # The next launch overwrites this one's losses.
+                # Copy the losses, since the next launch overwrites them.
                 losses += torch.stack(part).unbind() if self._launches else part
         return losses
 
@@ -287,12 +287,12 @@ class TwinTrainer:
         return self._launch(index.unsqueeze(0))[0]
 
     def order(self, order: np.ndarray) -> torch.Tensor:
-        """Convert an order of images to a tensor for step() and train()."""
+        """Convert the order of the images to a tensor for step() and train()."""
         return torch.from_numpy(order.astype(np.int64)).to(self.device)
 
     @torch.no_grad()
     def predict(self, test: Split) -> np.ndarray:
-        """Return the class of every image, in batches of 1000.
+        """Return the class of every image, computed in batches of 1000.
 
         Batch norm uses the statistics of each batch.
         """
@@ -316,8 +316,8 @@ class TwinTrainer:
     def profile(self, index: torch.Tensor) -> dict[str, float]:
         """Run one eager step by sections; return microseconds, named as in Cnn.profile.
 
-        "forward.loss" and "backward.loss" are cross entropy's. The marks between the
-        sections take time, so the sum exceeds the time of a step.
+        "forward.loss" and "backward.loss" belong to cross entropy. The marks between
+        the sections take time, so the sum exceeds the time of a step.
         """
         with self.mode():
             return self._profile(index)
@@ -362,7 +362,7 @@ class TwinTrainer:
             return F.cross_entropy(self.model(x), target)
 
     def _loss_of(self, index: torch.Tensor) -> torch.Tensor:
-        # A partial batch uses the eager step, since its size would be compiled again.
+        # A partial batch uses the eager step, since its size would need a compilation.
         return (self._loss if len(index) == self.batch else self._forward)(index)
 
     def _step(self, index: torch.Tensor) -> torch.Tensor:

@@ -52,9 +52,9 @@ def initial_weights(
 ) -> dict[str, np.ndarray]:
     """Return the weights with which all contenders start: PyTorch's for Twin(...).
 
-    The bits are the same as after torch.manual_seed(seed), but PyTorch is not used. Its
-    generator on the CPU is NumPy's RandomState, the Mersenne Twister (Matsumoto and
-    Nishimura, 1998), seeded by init_genrand. A float uses 24 bits of each number. The
+    The bits are the same as after torch.manual_seed(seed), but PyTorch is not used. On
+    the CPU, its generator is NumPy's RandomState: the Mersenne Twister (Matsumoto and
+    Nishimura, 1998), seeded with init_genrand. A float uses 24 bits of each number. The
     weights and biases of convolutions and linear layers are uniform in +- 1/sqrt(inputs
     of an output). eps has no effect.
     """
@@ -202,7 +202,7 @@ def exact_step(
 ) -> TrainingStep:
     """Run both passes in float64 on images (n,h,w) and labels (n), uint8.
 
-    The shapes of the weights, a dictionary like Cnn.weights, set the model's sizes.
+    The shapes of the weights, a dictionary like Cnn.weights, define the model's sizes.
     """
     # Imported lazily: training with Cnn imports no PyTorch.
     import torch

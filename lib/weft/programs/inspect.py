@@ -44,7 +44,7 @@ FOUND = 1  # exit status if there are findings
 
 @dataclass
 class InspectOptions:
-    """The command-line options. json: path for a JSON report; "" for none."""
+    """The command-line options. json: path of the JSON report; "" for no report."""
 
     run: run.Options
     json: str = ""

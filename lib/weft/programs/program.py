@@ -165,7 +165,7 @@ def build_executable(program: Program) -> Path:
 
 
 def _make_key(program: Program) -> str:
-    """Return the name of a program's manifest: a hash of everything but file texts."""
+    """Return the name of a program's manifest, a hash of all but the files' texts."""
     environment = [os.environ.get(name) for name in ("CXX", "WEFT_FIBERS", "CPATH")]
     parts = [os.getcwd(), str(SIMT), repr(program), repr(environment)]
     text = "\0".join(parts).encode(errors="surrogateescape")
@@ -190,7 +190,7 @@ def _from_manifest(manifest: Path) -> Path | None:
         path = manifest.parent / manifest_data["executable"]
         if not store.has_file(path):
             return None
-        os.utime(path)  # now it counts as used; store.prune() deletes the oldest
+        os.utime(path)  # mark it as used: store.prune() deletes the oldest
         os.utime(manifest)
         return path
     except (OSError, ValueError, KeyError):
@@ -202,8 +202,8 @@ def _from_manifest(manifest: Path) -> Path | None:
 
 def _build(program: Program) -> tuple[Path, list[str]]:
     """Build the program; return the executable and every file that was read."""
-    # Omit sanitizers: they are meant for the lab's code, and a process must load them
-    # at its start.
+    # Omit sanitizers: they are meant for the lab's code, and would have to be loaded
+    # when the process starts.
     flavour = replace(build.Flavour.here("cpu"), sanitize="")
     runtime = build.simt_runtime(flavour)
     start = SIMT / "program" / "start.cpp"
@@ -304,7 +304,7 @@ def _list_macros(program: Program) -> list[str]:
 
 
 def _preprocess(program: Program, source: str):
-    """Return the source as read by nvcc's two passes; see preprocess.merge()."""
+    """Return the source as nvcc's two passes read it; see preprocess.merge()."""
     host = _run_pass(program, source, [])
     if not _mentions_arch(host.files):
         return host

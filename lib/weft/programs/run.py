@@ -43,7 +43,7 @@ until a file changes, later runs start at once.
 """
 TIMED_OUT = 124  # the exit status that timeout(1) uses
 
-# Options of nvcc and g++ that have no effect here, first those with a value.
+# Options of nvcc and g++ that have no effect here; options with a value come first.
 _IGNORED_WITH_VALUE = re.compile(
     r"-(?:arch|code|gencode|ccbin|Xptxas|Xlinker|Xnvlink|Xcudafe|Xarchive|odir|t|Werror"
     r"|rdc)|--(?:gpu-architecture|gpu-code|generate-code|compiler-bindir|ptxas-options"
@@ -137,7 +137,7 @@ def program_words(options: RunOptions) -> list[str]:
 
 
 def _parse_option(words: list[str], options: RunOptions) -> None:
-    """Remove one option with its value, or one file, from the words, and parse it."""
+    """Remove one option with its value, or one file, from `words`, and parse it."""
     word, program = words.pop(0), options.program
     option, equals, attached = word.partition("=")
 
@@ -248,8 +248,8 @@ def run_child(path: Path, argv: list[str], environment: dict, seconds: float) ->
 
 
 def end_like(status: int) -> int:
-    """Return an exit status, or end this process by the signal that ended the child."""
-    if status < 0:  # the caller then sees the same signal
+    """Return an exit status, or end this process with the child's signal."""
+    if status < 0:  # the caller then reports the same signal
         signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
     return status

@@ -1,8 +1,8 @@
-"""First rungs of ops that memory limits, as Python functions.
+"""First rungs of memory-bound ops, as Python functions.
 
-They are those of copy, transpose, softmax, compact, scan and histogram. Each matches
-its rung in kernels/<op> line by line. keep_largest() has the idea of topk's rung 2 in
-its simplest form. The arguments follow the rules of bodies.py.
+The ops are copy, transpose, softmax, compact, scan and histogram. Each function matches
+its rung in kernels/<op> line by line. keep_largest() is the simplest form of topk's
+rung 2. The arguments follow the rules of bodies.py.
 """
 
 import math
@@ -29,7 +29,7 @@ def transpose(y, x, rows, cols):
 
 
 def transpose_tiled(y, x, rows, cols):
-    """Like transpose(), but blocks of TILE x TILE threads transpose a tile."""
+    """Transpose as transpose() does, with a tile per block of TILE x TILE threads."""
     tile = cuda.shared.array((TILE, TILE), float32)
     tx = cuda.threadIdx.x
     ty = cuda.threadIdx.y
@@ -38,7 +38,7 @@ def transpose_tiled(y, x, rows, cols):
     if row < rows and col < cols:
         tile[ty, tx] = x[row * cols + col]
     cuda.syncthreads()  # the tile is complete
-    row = cuda.blockIdx.x * TILE + ty  # now of y
+    row = cuda.blockIdx.x * TILE + ty  # row of y
     col = cuda.blockIdx.y * TILE + tx
     if row < cols and col < rows:
         y[row * rows + col] = tile[tx, ty]
@@ -72,7 +72,7 @@ def softmax_dx(dx, dy, y, rows, cols):
 def keep_each(y, kept, x, count, threshold):
     """Write the numbers of x (count) above `threshold` to y (count), in any order.
 
-    kept: int64 (1), 0 before the launch; receives their number. A thread per number.
+    kept: int64 (1), 0 before the launch; receives the count. A thread per number.
     """
     i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if i < count and x[i] > threshold:
@@ -80,9 +80,9 @@ def keep_each(y, kept, x, count, threshold):
 
 
 def count_global(counts, x, count):
-    """Count the bytes of x (count), uint8, in counts (256), int64, by bins.
+    """Add the number of bytes of each value in x (count), uint8, to counts (256).
 
-    counts: 0 before the launch. A thread per byte.
+    counts: int64, 0 before the launch. A thread per byte.
     """
     i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if i < count:
@@ -90,7 +90,7 @@ def count_global(counts, x, count):
 
 
 def count_shared(counts, x, count):
-    """Like count_global(), but each block has its own counts. THREADS per block."""
+    """Count as count_global() does, but first separately in each block of THREADS."""
     counts_s = cuda.shared.array(THREADS, uint32)
     counts_s[cuda.threadIdx.x] = 0
     cuda.syncthreads()  # all counts are 0
@@ -110,11 +110,11 @@ def exceeds(a, b):
 
 
 def keep_largest(values, indices, x, rows, columns, k):
-    """Write the k largest numbers of each row of x (rows,columns), with a thread per
-    row.
+    """Write the k largest numbers of each row of x (rows,columns).
 
-    values (rows,k), the largest first; indices: int64 (rows,k), their columns. Of equal
-    numbers, the one with the lower column comes first.
+    values (rows,k): these numbers, the largest first.
+    indices: int64 (rows,k), their columns. Equal numbers are sorted by column.
+    One thread per row.
     """
     row = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if row >= rows:
@@ -123,9 +123,9 @@ def keep_largest(values, indices, x, rows, columns, k):
     best = row * k
     for i in range(columns):
         own = x[first + i]
-        place = min(i, k)  # as many numbers have been kept
+        place = min(i, k)  # count of the numbers kept so far
         while place > 0 and exceeds(own, values[best + place - 1]):
-            if place < k:  # a worse number moves; the k-th drops out
+            if place < k:  # shift a smaller number; the last of k drops out
                 values[best + place] = values[best + place - 1]
                 indices[best + place] = indices[best + place - 1]
             place -= 1
@@ -140,9 +140,9 @@ def kogge_stone(own, sums):
     sums[i] = own
     d = 1
     while d < THREADS:
-        cuda.syncthreads()  # the sums of the last step are stored
+        cuda.syncthreads()  # the last step has stored its sums
         left = sums[i - d] if i >= d else float32(0)
-        cuda.syncthreads()  # all threads have read
+        cuda.syncthreads()  # all threads have read their left sums
         sums[i] += left
         d *= 2
     cuda.syncthreads()  # all sums are complete
@@ -150,20 +150,20 @@ def kogge_stone(own, sums):
 
 
 def brent_kung(own, sums):
-    """Like kogge_stone(), by a tree up and the same tree down."""
+    """Return the sums of kogge_stone(), but move up and down a tree of sums."""
     i = cuda.threadIdx.x
     sums[i] = own
     d = 1
     while d < THREADS:
         right = (i + 1) * 2 * d - 1
-        cuda.syncthreads()  # the sums of the last step are stored
+        cuda.syncthreads()  # the last step has stored its sums
         if right < THREADS:
             sums[right] += sums[right - d]
         d *= 2
     d = THREADS // 4
     while d > 0:
         left = (i + 1) * 2 * d - 1
-        cuda.syncthreads()  # the sums of the last step are stored
+        cuda.syncthreads()  # the last step has stored its sums
         if left + d < THREADS:
             sums[left + d] += sums[left]
         d //= 2
@@ -174,7 +174,7 @@ def brent_kung(own, sums):
 def add_tiles(sums, x, count, reverse):
     """Compute sums (tiles), the sum of each tile of x (count). One block per tile.
 
-    reverse: 1 to count tiles and numbers from the end.
+    reverse: 1 to number the tiles and the elements from the end.
     """
     sums_s = cuda.shared.array(THREADS, float32)
     i = cuda.blockIdx.x * THREADS + cuda.threadIdx.x
@@ -189,8 +189,8 @@ def add_tiles(sums, x, count, reverse):
 def scan_tiles(y, x, earlier, count, exclusive, reverse):
     """Compute y, the running sums of x (count). One block per tile.
 
-    earlier (tiles): the sum of all earlier tiles. exclusive: 1 to leave out a number at
-    its own place.
+    earlier (tiles): the sum of all earlier tiles.
+    exclusive: 1 to sum only the numbers before each place.
     """
     sums_s = cuda.shared.array(THREADS, float32)
     i = cuda.blockIdx.x * THREADS + cuda.threadIdx.x
@@ -204,7 +204,7 @@ def scan_tiles(y, x, earlier, count, exclusive, reverse):
 
 
 def scan_tiles_brent_kung(y, x, earlier, count, exclusive, reverse):
-    """Like scan_tiles(), with brent_kung()."""
+    """Compute y as scan_tiles() does, but with the sums of brent_kung()."""
     sums_s = cuda.shared.array(THREADS, float32)
     i = cuda.blockIdx.x * THREADS + cuda.threadIdx.x
     place = count - 1 - i if reverse else i

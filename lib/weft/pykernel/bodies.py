@@ -2,13 +2,13 @@
 
 The layers of the CNN come first. Each matches the naive rung of its op in kernels/ line
 by line. gather() reads a batch, as in kernels/mnist/layers.cu. The last kernels belong
-to the first lessons: grey values, and two matrix products. The lessons derive
-matmul_tiled; kernels/matmul/02_coalesced.cu has the first product. The first rungs of
-ops that memory limits are in bandwidth.py.
+to the first lessons: grey values, and two matrix products. matmul() corresponds to
+kernels/matmul/02_coalesced.cu, and the lessons derive matmul_tiled(). The first rungs
+of memory-bound ops are in bandwidth.py.
 
 Arguments have the names and the order of the .cu file: outputs, inputs, sizes. Arrays
-are flat, contiguous and float32, unless stated otherwise. Every argument is required:
-where C accepts NULL for a bias, pass zeros; for dloss, pass a one. Indices are ints, so
+are flat, contiguous and float32, unless stated otherwise. Every argument is required.
+Where C accepts NULL for a bias, pass zeros; for dloss, pass a one. Indices are ints, so
 an array has fewer than 2^31 elements.
 
     sim(relu)[blocks_for(count), THREADS](y, x, count)
@@ -24,7 +24,7 @@ from numpy import float32
 from .. import cuda
 
 THREADS = 256  # threads per block, as in kernels/common/checks.cuh
-TILE = 16  # side of tiles, and of their blocks
+TILE = 16  # side of a tile, and of a block that computes a tile
 
 
 def blocks_for(count: int) -> int:
@@ -58,9 +58,9 @@ def conv2d(y, x, weight, bias, n, ic, h, w, oc, kh, kw, padding, oh, ow):
 
 
 def conv2d_dx(dx, dy, weight, n, ic, h, w, oc, kh, kw, padding, oh, ow):
-    """dx: sum over the pixels of dy that pixel (row,col) of x contributes to.
+    """Compute dx: for each pixel of x, sum weight * dy over the pixels it affects.
 
-    Filter position (r,s) connects it with (row + padding - r, col + padding - s).
+    Weight (r,s) connects (row,col) to (row + padding - r, col + padding - s) of dy.
     """
     index = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if index >= n * ic * h * w:
@@ -86,9 +86,9 @@ def conv2d_dx(dx, dy, weight, n, ic, h, w, oc, kh, kw, padding, oh, ow):
 
 
 def conv2d_dweight(dweight, dy, x, n, ic, h, w, oc, kh, kw, padding, oh, ow):
-    """dweight: sum over all pixels (i,j) of dy that weight (o,c,r,s) contributes to.
+    """Compute dweight: add up dy * x over all pixels (i,j) of dy.
 
-    For (i,j), the weight multiplies pixel (i + r - padding, j + s - padding) of x.
+    For (i,j), weight (r,s) multiplies pixel (i + r - padding, j + s - padding) of x.
     """
     index = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if index >= oc * ic * kh * kw:
@@ -114,7 +114,7 @@ def conv2d_dweight(dweight, dy, x, n, ic, h, w, oc, kh, kw, padding, oh, ow):
 
 
 def conv2d_dbias(dbias, dy, n, oc, oh, ow):
-    """dbias[o] = the sum of dy over images and pixels."""
+    """Compute dbias (oc), the sum of dy over images and pixels."""
     o = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if o >= oc:
         return
@@ -207,7 +207,7 @@ def batchnorm2d_sums(dweight, dbias, dy, x, mean, rstd, n, c, plane):
 def batchnorm2d_dx(dx, dweight, dbias, dy, x, weight, mean, rstd, n, c, plane):
     """Compute dx: x affects y directly, through the mean and through the variance.
 
-    Hence dy loses its mean and its part along xhat. One thread per element.
+    Hence the mean and the part along xhat are removed from dy. One thread per element.
     """
     i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if i >= n * c * plane:
@@ -228,7 +228,7 @@ def relu(y, x, count):
 
 
 def relu_dx(dx, dy, y, count):
-    """dx (count): dy where y is above 0. One thread per element."""
+    """Compute dx (count): dy where y is above 0, else 0. One thread per element."""
     i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if i >= count:
         return
@@ -236,7 +236,7 @@ def relu_dx(dx, dy, y, count):
 
 
 def maxpool2d(y, argmax, x, planes, h, w, oh, ow, kh, kw):
-    """Compute y and argmax (int32), (planes,oh,ow), of x (planes,h,w): oh = h // kh."""
+    """Compute y, and argmax (int32), both (planes,oh,ow), from x (planes,h,w)."""
     index = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if index >= planes * oh * ow:
         return
@@ -250,7 +250,7 @@ def maxpool2d(y, argmax, x, planes, h, w, oh, ow, kh, kw):
     for i in range(kh):
         for j in range(kw):
             value = x[window + i * w + j]
-            # Only a NaN differs from itself. A NaN beats any number, but not an
+            # Only a NaN differs from itself. A NaN replaces a number, but not an
             # earlier NaN.
             nan_wins = value != value and most == most
             if value > most or nan_wins:
@@ -261,7 +261,7 @@ def maxpool2d(y, argmax, x, planes, h, w, oh, ow, kh, kw):
 
 
 def maxpool2d_dx(dx, dy, argmax, planes, h, w, oh, ow, kh, kw):
-    """dx (planes,h,w): each window's dy goes to its maximum. One thread per pixel."""
+    """Compute dx (planes,h,w): dy at a window's maximum, else 0. A thread per pixel."""
     index = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if index >= planes * h * w:
         return
@@ -279,7 +279,7 @@ def maxpool2d_dx(dx, dy, argmax, planes, h, w, oh, ow, kh, kw):
 
 
 def linear(y, x, weight, bias, n, in_, out):
-    """y[row][col] = bias[col] + sum over i of x[row][i] * weight[col][i]."""
+    """Compute y[row][col] = bias[col] + sum over i of x[row][i] * weight[col][i]."""
     index = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if index >= n * out:
         return
@@ -292,7 +292,7 @@ def linear(y, x, weight, bias, n, in_, out):
 
 
 def linear_dx(dx, dy, weight, n, in_, out):
-    """dx[row][i] = sum over the outputs of dy[row][col] * weight[col][i]."""
+    """Compute dx[row][i], the sum over col of dy[row][col] * weight[col][i]."""
     index = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if index >= n * in_:
         return
@@ -305,7 +305,7 @@ def linear_dx(dx, dy, weight, n, in_, out):
 
 
 def linear_dweight(dweight, dy, x, n, in_, out):
-    """dweight[col][i] = sum over the batch of dy[row][col] * x[row][i]."""
+    """Compute dweight[col][i], the sum over row of dy[row][col] * x[row][i]."""
     index = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if index >= out * in_:
         return
@@ -318,7 +318,7 @@ def linear_dweight(dweight, dy, x, n, in_, out):
 
 
 def linear_dbias(dbias, dy, n, out):
-    """dbias[col] = sum over the batch of dy[row][col]."""
+    """Compute dbias[col], the sum over row of dy[row][col]."""
     col = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if col >= out:
         return
@@ -366,7 +366,7 @@ def cross_entropy_loss(loss, logits, target, n, classes):
         x = row * classes
         most = row_max(logits, x, classes)
         sum = row_sum(logits, x, classes, most)
-        # A kernel cannot reject a bad target, but it must not hide one.
+        # A kernel cannot raise an error for a bad target, so the loss becomes NaN.
         bad = target[row] < 0 or target[row] >= classes
         acc += (
             float32(math.nan)
@@ -374,7 +374,7 @@ def cross_entropy_loss(loss, logits, target, n, classes):
             else math.log(sum) - (logits[x + target[row]] - most)
         )
     partial[tid] = acc
-    cuda.syncthreads()  # all sums are in place
+    cuda.syncthreads()  # all threads have stored their sums
     half = THREADS // 2
     while half > 0:
         if tid < half:
@@ -386,7 +386,7 @@ def cross_entropy_loss(loss, logits, target, n, classes):
 
 
 def cross_entropy_dlogits(dlogits, dloss, prob, target, n, classes):
-    """dlogits = (prob - onehot(target)) * dloss / n. One thread per element."""
+    """Compute dlogits = (prob - onehot(target)) * dloss / n. One thread per element."""
     index = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if index >= n * classes:
         return
@@ -398,7 +398,7 @@ def cross_entropy_dlogits(dlogits, dloss, prob, target, n, classes):
 
 
 def sgd(param, grad, count, lr):
-    """param (count) -= lr * grad; lr is float32. One thread per parameter."""
+    """Subtract lr * grad from param (count); lr: float32. One thread per parameter."""
     i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if i < count:
         param[i] -= lr * grad[i]

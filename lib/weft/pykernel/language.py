@@ -1,9 +1,9 @@
 """A kernel written as a Python function, and errors that all runners share.
 
-The first functions explain unknown names and unsuitable arguments, so all runners
-(sim, numba_jit, cuda_c) report these in the same words. PythonKernel then provides the
-kernel's source, the meaning of its names, and the errors for invalid kernels and
-launches.
+The first functions explain unknown names and unsuitable arguments. All runners (sim,
+numba_jit, cuda_c) use them, and therefore report the same messages. PythonKernel then
+provides the kernel's source, the meaning of its names, and the errors for invalid
+kernels and launches.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .trees import list_written
 VECTORS = ("threadIdx", "blockIdx", "blockDim", "gridDim")
 NUMBERS = ("laneid", "warpsize")
 _CLASSES = ("shared", "local", "const", "atomic")
-# Names that other libraries use (without dots, underscores or capitals), with ours.
+# Names in other libraries (without dots, underscores and capitals), and names here.
 _ELSEWHERE = {
     **dict.fromkeys(("synchronize", "sync", "barrier", "wait"), "syncthreads"),
     **{"sharedzeros": "shared.array", "sharedempty": "shared.array"},
@@ -76,15 +76,15 @@ def find_near_name(name: str) -> str:
 
 
 def without_cuda(name: str) -> str:
-    """Return `name` if only the prefix cuda. is missing, as in "threadIdx"; else ""."""
+    """Return `name` if it lacks only the prefix cuda., as "threadIdx" does; else ""."""
     known = (*VECTORS, *NUMBERS, *_CLASSES, *list_names())
     return name if name in known else ""
 
 
 def call(path: str) -> str:
-    """Return how to use a name: "write cuda.popc(x)".
+    """Return advice on the use of a name, such as "write cuda.popc(x)".
 
-    For a number such as cuda.laneid: "write cuda.laneid, without parentheses".
+    For a number such as cuda.laneid, it is "write cuda.laneid, without parentheses".
     """
     function = functools.reduce(getattr, path.split("."), cuda)
     if not callable(function):
@@ -99,7 +99,7 @@ def _bare_name(name: str) -> str:
 
 @functools.cache
 def list_names() -> tuple[str, ...]:
-    """List all names that a kernel may write after cuda."""
+    """List all names that may follow `cuda.` in a kernel."""
     listed = [f"{vector}.{axis}" for vector in VECTORS for axis in "xyz"]
     listed += NUMBERS
     for name, value in vars(cuda).items():
@@ -149,7 +149,7 @@ def explain_unfit(value: Any, name: str = "x") -> str:
     protocols = ("__cuda_array_interface__", "__array_interface__", "__dlpack__")
     if isinstance(value, type) or not any(hasattr(value, one) for one in protocols):
         return f"is {_describe_kind(value)}: {_VALUES}"
-    return ""  # each runner examines the array that it makes from the value
+    return ""  # each runner converts the value to an array, and checks that
 
 
 def refuse_unfit(kernel: str, name: str, value: Any) -> None:
@@ -164,8 +164,8 @@ def refuse(
     """Raise ArgumentError for the first argument that no runner accepts.
 
     named: the arguments by parameter name.
-    written: returns the names of the arrays that the kernel writes to; called only if
-        an array is read-only.
+    written: a function that returns the names of the arrays that the kernel writes to.
+        It is called only if an array is read-only.
     """
     for name, value in named.items():
         refuse_unfit(kernel, name, value)
@@ -230,8 +230,9 @@ def _describe_kind(value: Any) -> str:
 class FunctionSource:
     """A function's text, as written in its file or cell.
 
-    first, text: number of the function's first line, and its lines.
-    tree: the definition, with the file's line numbers and columns.
+    first: number of the function's first line.
+    text: its lines.
+    tree: the syntax tree of the definition, with the file's line numbers and columns.
     """
 
     file: str
@@ -250,7 +251,7 @@ class PythonKernel:
     """A kernel as a plain function: its name, its parameters and its source.
 
     function: a Python function, or the result of Numba's @cuda.jit. Other values raise
-        ArgumentError, as does a parameter that is not a plain name.
+        ArgumentError, and so does a parameter that is not a plain name.
     """
 
     def __init__(self, function: Any) -> None:
@@ -260,14 +261,14 @@ class PythonKernel:
 
     @functools.cached_property
     def source(self) -> FunctionSource:
-        """The kernel's source; raises ArgumentError if there is none."""
+        """The kernel's source. Raises ArgumentError if there is none."""
         return source_of(self.function)
 
     def config(self, key: Any) -> LaunchConfig:
         """Parse the launch configuration, in Numba's order.
 
-        It is [grid, block, stream, bytes of shared memory]; the last two are optional.
-        Stream 0, Numba's default, and a missing stream mean torch's current stream.
+        The order is [grid, block, stream, bytes of shared memory]. The last two are
+        optional. Stream 0, Numba's default, stands for torch's current stream.
         """
         parts = key if isinstance(key, tuple) else (key,)
         if 3 <= len(parts) <= 4:
@@ -282,7 +283,7 @@ class PythonKernel:
     ) -> dict[str, Any]:
         """Return the arguments by parameter; raise ArgumentError for an unsuitable one.
 
-        named: arguments passed by keyword; any such argument is also an error.
+        named: arguments passed by keyword. Any such argument raises ArgumentError, too.
         """
         if named:
             order = ", ".join(self.parameters)
@@ -297,7 +298,7 @@ class PythonKernel:
     def _written(self) -> list[str]:
         try:
             return list_written(self.source.tree)
-        except ArgumentError:  # there is no source to read
+        except ArgumentError:  # without its source, the kernel's writes are unknown
             return []
 
     def bind(self, args: Sequence[Any]) -> dict[str, Any]:
@@ -319,7 +320,7 @@ def plain_function(value: Any) -> types.FunctionType:
 
     Other values, such as a lambda, a class or a built-in function, raise ArgumentError.
     """
-    # Numba's @cuda.jit wraps the function.
+    # An object of Numba's @cuda.jit has the function as its py_func.
     function = getattr(value, "py_func", value)
     if isinstance(value, PythonKernel):
         function = value.function
@@ -349,7 +350,7 @@ def source_of(function: Callable[..., Any]) -> FunctionSource:
         ) from None
     text = "".join(lines)
     indented = text[:1].isspace()
-    # With an `if` before it, an indented function parses with unchanged columns.
+    # An indented function can be parsed below an `if`, with its columns unchanged.
     tree = ast.parse(f"if 1:\n{text}" if indented else text)
     ast.increment_lineno(tree, first - 1 - indented)
     body = tree.body[0].body if indented else tree.body  # type: ignore[attr-defined]
@@ -359,7 +360,7 @@ def source_of(function: Callable[..., Any]) -> FunctionSource:
 
 
 def value_of(function: types.FunctionType, name: str) -> Any:
-    """Return the current value of a nonlocal name; raise LookupError if undefined."""
+    """Return the current value of a nonlocal name; raise LookupError if it has none."""
     code = function.__code__
     if name in code.co_freevars and function.__closure__:
         cell = function.__closure__[code.co_freevars.index(name)]

@@ -11,7 +11,7 @@ _LOOP = "write a for loop over range()"
 _OUTSIDE = "define a helper with def, outside of it"
 _WAIT = "threads wait with cuda.syncthreads()"
 _ARRAY = "write to an array that is an argument"
-# For each piece of syntax that no kernel can have, its name and a replacement.
+# For each construct that no kernel may contain: its name, and a replacement.
 REFUSED: dict[type[ast.AST], tuple[str, str]] = {
     **dict.fromkeys((ast.With, ast.AsyncWith), ("with", "write its lines without it")),
     **dict.fromkeys((ast.Try, ast.TryStar), ("try", "test with an if first")),
@@ -46,7 +46,7 @@ def split_chain(node: ast.expr) -> tuple[ast.expr, list[ast.expr]]:
 
 
 def list_bound(tree: ast.AST) -> list[str]:
-    """List the names that a piece of code assigns to, once for each assignment."""
+    """List the names that a piece of code assigns to, one entry per assignment."""
     names = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
     return [name.id for name in names if not isinstance(name.ctx, ast.Load)]
 
@@ -66,7 +66,7 @@ def returns_value(node: ast.Return) -> bool:
 
 
 def list_written(tree: ast.FunctionDef) -> list[str]:
-    """List the names of the arrays that a function writes to, atomics included."""
+    """List the names of the arrays that a function writes to or updates atomically."""
     targets = []
     for node in ast.walk(tree):
         target: Any = None
@@ -74,7 +74,7 @@ def list_written(tree: ast.FunctionDef) -> list[str]:
             target = node.value
         elif isinstance(node, ast.Call) and "atomic." in ast.unparse(node.func):
             target = node.args[0] if node.args else None
-        target, _ = split_chain(target)  # as in x[row][col]
+        target, _ = split_chain(target)  # x for x[row][col]
         if isinstance(target, ast.Name):
             targets.append(target.id)
     return targets
@@ -102,7 +102,7 @@ def with_constants(node: ast.expr, tree: ast.FunctionDef) -> ast.expr:
 
     class Settle(ast.NodeTransformer):
         def visit_Name(self, name: ast.Name) -> ast.expr:
-            # A name is not expanded inside its own value.
+            # Without this pop, a name in its own value would cause endless recursion.
             value = constants.pop(name.id, None)
             if value is None:
                 return name
@@ -116,7 +116,7 @@ def with_constants(node: ast.expr, tree: ast.FunctionDef) -> ast.expr:
 def as_range(node: ast.expr) -> ast.expr:
     """Return range(-1, 2) for a loop over (-1, 0, 1); return other nodes unchanged.
 
-    Only equally spaced integers are converted; every runner supports range().
+    Only equally spaced integers are converted. Every runner supports range().
     """
     if not isinstance(node, ast.Tuple):
         return node
@@ -144,7 +144,7 @@ def explain_idle(node: ast.expr) -> str:
     return "assign it, or leave it out"
 
 
-# Advice for a loop over something that as_range() does not convert.
+# Advice for a loop whose values as_range() does not convert.
 LOOP_HINT = (
     "write for i in range(n), and index with i; put unequally spaced values into a "
     "cuda.const.array_like(...)"

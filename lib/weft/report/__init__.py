@@ -1,7 +1,7 @@
 """Reports of launches: faults, and the cost of each source line.
 
 The Python simulator and the watch build of CUDA C fill the same report. Counters follow
-the definitions of Nsight Compute (ncu); each counter's documentation gives ncu's name.
+the definitions of Nsight Compute (ncu). Each counter's documentation gives ncu's name.
 
     model        defines reports of launches and of whole programs, and findings
     cures        defines the kinds of findings, and the usual cure for each

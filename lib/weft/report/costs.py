@@ -1,6 +1,6 @@
 """The cost of a launch by place, line and array, with sentences that explain it.
 
-The counters are defined as in Nsight Compute (ncu); the docstrings below give their
+The counters are defined as in Nsight Compute (ncu). The docstrings below give their
 names in ncu. The second half of the module annotates a source text with the cost of
 each line.
 """
@@ -131,13 +131,13 @@ class Line:
 
 @dataclass
 class Counters:
-    """The cost of a launch by place in the source; properties sum it by array.
+    """The cost of a launch by place in the source. Properties sum it by array.
 
     blocks, threads, warps: numbers launched. barriers: number of times that a block
-    reached a barrier. copied: bytes copied by cp.async. copied_past: the number of
-    barriers that the block passed while a byte was copied, summed over these bytes.
-    shared: bytes of static shared memory per block. The simulator of Python kernels
-    leaves the last three at 0. file: the file that contains the kernel.
+    reached a barrier. copied: bytes copied by cp.async. copied_past: number of barriers
+    that a block passed while a byte was being copied, summed over these bytes. shared:
+    bytes of static shared memory per block. The simulator of Python kernels leaves
+    `copied`, `copied_past` and `shared` at 0. file: the file that contains the kernel.
     """
 
     blocks: int = 0
@@ -197,12 +197,18 @@ class Counters:
 
     @property
     def load_sectors_per_request(self) -> dict[str, float]:
-        """ncu: l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio."""
+        """Sectors per read request, by array.
+
+        ncu: l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio.
+        """
         return self._sectors_per_request("read")
 
     @property
     def store_sectors_per_request(self) -> dict[str, float]:
-        """ncu: l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_st.ratio."""
+        """Sectors per write request, by array.
+
+        ncu: l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_st.ratio.
+        """
         return self._sectors_per_request("write")
 
     @property
@@ -246,7 +252,7 @@ class Counters:
         return self.lines_of(self.file)
 
     def lines_of(self, file: str) -> dict[int, Line]:
-        """Return the counts of each line of `file`; a step counts for all its lines."""
+        """Return the counts of each line of `file`. A step counts for all its lines."""
         lines: dict[int, Line] = {}
         for place in self.places:
             if place.file == file:
@@ -288,8 +294,8 @@ def _sum(parts: Iterable[Sums]) -> Sums:
 WARP = 32
 SECTOR = 32  # bytes per sector
 HOT = 0.12  # minimum heat for marking a cell
-WASTED = 2.0  # minimum ratio of cost to lowest possible cost for a remark
-# The reasons why atomics cost more than the minimum.
+WASTED = 2.0  # smallest ratio of cost to minimum cost that causes a remark
+# Explanations, by memory space, of atomics that cost more than the minimum.
 TURNS = {
     "global": "lanes that update one address take turns, and distant addresses take a "
     "sector each",
@@ -336,15 +342,15 @@ def annotate_lines(text: str, first: int, lines: dict[int, Line]) -> list[LineCo
 
 
 def select_columns(rows: list[LineCost]) -> list[str]:
-    """Return the columns in which at least one row has a number."""
+    """Return the names of the columns in which at least one row has a number."""
     filled = {c for row in rows for c, cell in row.cells.items() if cell.text}
     return [column for column in COLUMNS if column in filled]
 
 
 def list_remarks(counters: Counters, most: int = 3) -> list[str]:
-    """List the costs worth a remark, the worst first, in one sentence each.
+    """Describe each cost worth a remark in one sentence, the worst cost first.
 
-    At most `most` remarks are returned. They name the file if several files occur.
+    Returns at most `most` remarks. They name the file if several files occur.
     """
     several = len({place.file for place in counters.places if place.file}) > 1
     remarks = []
@@ -357,7 +363,7 @@ def list_remarks(counters: Counters, most: int = 3) -> list[str]:
 
 
 def write_short(number: float) -> str:
-    """Format a number: two decimals, or two digits below 0.1: 4, 0.13, 0.0039."""
+    """Format a number with two decimals, or below 0.1 with two significant digits."""
     if 0 < abs(number) < 0.1:
         return f"{number:.2g}"
     return f"{number:.2f}".rstrip("0").rstrip(".")
@@ -365,7 +371,7 @@ def write_short(number: float) -> str:
 
 def _compare_cost(place: CostPlace) -> tuple[float, float]:
     """Return a place's sectors or wavefronts per request, and their minimum."""
-    if place.space == "global":  # at best, threads access adjacent elements
+    if place.space == "global":  # the minimum is for adjacent elements
         return place.sectors_per_request, max(1.0, place.lanes * place.size / SECTOR)
     return place.wavefronts / place.requests, place.needed / place.requests
 

@@ -1,6 +1,6 @@
 """The kinds of findings, and the usual cure for each.
 
-Cures are worded for kernels in Python (weft.cuda) and for kernels in CUDA C.
+Each cure has one wording for Python kernels (weft.cuda) and one for CUDA C.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ _CONVERSION = (
 
 
 def in_python(finding: Finding) -> str:
-    """Return the usual cure for a finding in a Python kernel; "" without a rule."""
+    """Return the usual cure for a finding in a Python kernel, or ""."""
     if finding.cure:
         return finding.cure
     if finding.kind == "race" and finding.pattern:
@@ -156,7 +156,7 @@ def guard(
 ) -> str:
     """Return a cure for an access outside an array; "" if there is nothing to add.
 
-    parts: the indices as written. at: the values. lines: the source up to the access.
+    parts: the indices as written. at: their values. lines: the source up to the access.
     form: template of an if statement, "if ({})" or "if {}:".
     """
     if not parts or len(parts) != len(at):

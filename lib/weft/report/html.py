@@ -1,9 +1,9 @@
 """Write a report as HTML, and show it below the cell that produced it.
 
 The page must be legible on light and dark backgrounds. Plain text therefore keeps the
-page's color, and every other color accompanies a word or a mark. Every front end can
-show the report, since it consists only of elements and inline styles. Outside a
-notebook, the report is written to stderr.
+page's color, and every other color accompanies a word or a mark. The report consists
+only of elements and inline styles, so every front end can show it. Outside a notebook,
+the report is written to stderr.
 """
 
 from __future__ import annotations
@@ -51,20 +51,20 @@ def highlight_text(text: str, language: str = "cuda") -> str:
 
 
 def with_code(sentence: str) -> str:
-    """Return a sentence as HTML, with text between two backticks as code."""
+    """Return a sentence as HTML, and format the text between backticks as code."""
     code = rf'<code style="{style.PRE};padding:0">\1</code>'
     return re.sub(r"`([^`]*)`", code, html.escape(sentence))
 
 
 def colour_text(text: str, language: str = "cuda") -> str:
-    """Return the highlighted text line for line, without an enclosing element."""
+    """Return the text as colored HTML, without an enclosing element."""
     from pygments.lexers import get_lexer_by_name
     from pygments.token import STANDARD_TYPES
 
     parts = []
     lexer = get_lexer_by_name(language, stripnl=False, ensurenl=False)
     for token, value in lexer.get_tokens(text):
-        # The first letter of a short name is the kind: "k" of "kt".
+        # In Pygments' short names, the first letter is the kind: "k" in "kt".
         kind = STANDARD_TYPES.get(token, "")
         colour = style.CODE.get(kind) or style.CODE.get(kind[:1])
         text = html.escape(value)
@@ -73,7 +73,7 @@ def colour_text(text: str, language: str = "cuda") -> str:
     return "".join(parts)
 
 
-# "r,g,b" of each colour.
+# Each colour as "r,g,b", for CSS.
 WARM = [",".join(map(str, bytes.fromhex(c[1:]))) for c in (WRITTEN, FAULT)]
 MONO = f"font-family:{style.MONO};"
 CODE = f"{MONO}font-size:12px;line-height:1.45;"
@@ -109,13 +109,13 @@ def write_findings(report: Report | ProgramReport) -> list[str]:
 def write_listing(text: str, first: int, lines: dict, title: str, opened: bool) -> str:
     """Return a source text with the counters of its lines, folded below a title.
 
-    The counters are in front of the lines, so that a narrow page cannot cut them off.
+    The counters precede the lines, so that a narrow page cannot cut the counters off.
     """
     rows = annotate_lines(text, first, lines)
     columns = select_columns(rows)
     if not columns:
         return ""
-    # Short lines and narrow cells leave room for the source.
+    # Short heads and narrow cells leave room for the source.
     heads = {c: c.replace("/", "\n/").replace("wavef", "wave-\nf") for c in columns}
     look = f"{BOLD}{NARROW}vertical-align:bottom;"
     head = [make_cell(heads[c], look=look, hint=COLUMNS[c], kind="th") for c in columns]
@@ -196,7 +196,7 @@ def write_remark(sentence: str, word: str = "slow") -> str:
 
 
 def write_listings(report: Report | ProgramReport) -> list[str]:
-    """Return each source with the cost of its lines, open if any line is marked."""
+    """Return each source with its lines' costs, open if costs are the only problem."""
     assert report.counters
     hot = bool(list_remarks(report.counters)) and report.ok
     listings = []
@@ -250,7 +250,7 @@ def make_cell(
 # ---- tables of a lesson --------------------------------------------------------------
 
 NUMBER = re.compile(r"[-+]?[\d., \u202f]+(e[-+]?\d+)?( ?[%x])?|nan|inf")
-NONE = "\N{EN DASH}"  # stands for a missing value
+NONE = "\N{EN DASH}"  # shown for a missing value
 _LINE = (
     "border:none;border-bottom:1px solid color-mix(in srgb, currentColor 25%, #0000);"
 )
@@ -260,12 +260,12 @@ _TABLE_CELL = "padding:2px 12px;background:none;color:inherit;vertical-align:top
 def table(rows: Mapping | Iterable, *heads: str) -> Table:
     """Return rows as a table, which a notebook shows below the cell.
 
-    rows: dicts, whose keys are the heads; sequences with a value for each head; or one
-    dict, whose items are the rows. A float is rounded to three digits, so give a string
-    for another format. A missing value is a dash. Columns of numbers are aligned to the
-    right. A unit belongs in the head, after a comma: "time, µs".
+    rows: dicts whose keys are the heads, sequences with a value for each head, or a
+    single dict whose items are the rows. A float is rounded to three digits, so give a
+    string for another format. A missing value is a dash. Columns of numbers are aligned
+    to the right. A unit belongs in the head, after a comma: "time, µs".
 
-    Raises ValueError if a row's number of values is not that of the heads.
+    Raises ValueError if a row has fewer or more values than there are heads.
     """
     listed = list(rows.items() if isinstance(rows, Mapping) else rows)
     if listed and isinstance(listed[0], Mapping):
@@ -279,7 +279,7 @@ def table(rows: Mapping | Iterable, *heads: str) -> Table:
 
 
 class Table:
-    """Rows of texts below heads: HTML in a notebook, aligned text elsewhere."""
+    """A table with heads, shown as HTML in a notebook and as aligned text elsewhere."""
 
     def __init__(self, rows: Sequence[Sequence[str]], heads: Sequence[str] = ()):
         self.rows, self.heads = rows, heads
@@ -326,7 +326,7 @@ class Table:
 
 
 def _write_value(value: Any) -> str:
-    """Return a value of a table as text."""
+    """Return a table's value as text."""
     if value is None:
         return NONE
     is_whole = isinstance(value, numbers.Integral)
@@ -335,13 +335,13 @@ def _write_value(value: Any) -> str:
 
 
 def _are_numbers(texts: Iterable[str]) -> bool:
-    """Return whether all texts of a column are numbers, or missing."""
+    """Return whether all texts of a column, except missing values, are numbers."""
     present = [text for text in texts if text != NONE]
     return bool(present) and all(NUMBER.fullmatch(text) for text in present)
 
 
 def _write_head(head: str) -> str:
-    """Return a head as HTML, with its unit in plain, paler letters."""
+    """Return a head as HTML, with a unit that is fainter and not bold."""
     name, comma, unit = head.partition(", ")
     if not comma:
         return escape(head)

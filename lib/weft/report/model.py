@@ -84,7 +84,7 @@ class Report:
     A report of several launches contains their sums and the shape of the last launch.
 
     seconds: duration of the launch. sources: the texts to show, beginning with the
-    kernel's; lines of other files come from Python's linecache. cell: the number of the
+    kernel's. Lines of other files come from Python's linecache. cell: the number of the
     notebook cell that has already shown the report, if any.
     """
 
@@ -151,7 +151,7 @@ class Report:
 
 
 class CellSource:
-    """The sources of a cell and of the headers that it includes."""
+    """The source of a cell, and the sources of the headers that it includes."""
 
     def __init__(self, name: str, text: str, headers: Mapping[str, str]) -> None:
         self.cell, self.texts = name, {name: text, **headers}
@@ -195,7 +195,7 @@ class ProgramReport:
 
     @property
     def counters(self) -> Counters:
-        """The counters of all kernels together."""
+        """The counters of all kernels, added up."""
         total = Counters()
         for report in self.kernels:
             if report.counters:

@@ -38,14 +38,14 @@ from .places import (
 from .turns import Barriers, Turns, add_turns, find_cuda_loops, find_turns
 
 _SYSTEM = ("/usr/include/", "/usr/lib/", "/usr/local/include/", "/opt/", f"{SIMT}/")
-# A function of these files counts as one instruction, so its cost is the caller's.
+# A function in these files counts as one instruction, so its cost is the caller's.
 _INSTRUCTIONS = {
     *(str(COMMON / name) for name in ("ptx.cuh", "hopper.cuh", "hopper_twin.h")),
     str(KERNELS / "matmul" / "wgmma.cuh"),
 }
 _PLACES = ("site", "other_site")
 _UNNAMED = re.compile(r"(.*) uses the index (-?\d+) of an array that has")
-_LONGEST = 1 << 12  # the maximum size of a basic block, in bytes
+_LONGEST = 1 << 12  # maximum size of a basic block, in bytes
 _NEAR = 40  # number of lines above an access that are searched for its guard
 
 
@@ -62,7 +62,7 @@ class Readers(Protocol):
 
 
 class Files:
-    """A selection of a program's files: not the system's, kernels/simt's or PTX's.
+    """A selection of a program's files, without the system's, kernels/simt's and PTX's.
 
     File names are paths relative to the working folder.
     """
@@ -209,7 +209,8 @@ class _Raw:
             key = (finding.kind, finding.kernel, finding.array, finding.thread is None)
             key += (finding.file, finding.line, finding.column)
             key += (finding.other_file, finding.other_line)
-            key += (raw.get("column"),)  # the rewriter may have changed much of a line
+            # If the rewriter changed much of the line, finding.column may be wrong.
+            key += (raw.get("column"),)
             if not finding.line:
                 key += (finding.text,)
             if other := merged.get(key):
@@ -228,7 +229,8 @@ class _Raw:
             place = self._first(module, start, start + _LONGEST)
         other_place = self.where(raw.get("other_site"))
         name = self.readers.name(raw.get("file") or "")
-        if raw.get("line") and name:  # the compiler passes lines for array bounds
+        # For a fault of array bounds, the compiler passes the line and the column.
+        if raw.get("line") and name:
             place = _Where(name, raw["line"], raw.get("column") or 0)
         file, line, column = place.file, place.line, 0
         index, text = raw.get("index"), raw["text"]
@@ -311,7 +313,10 @@ class _Raw:
         return any(k.get("barriers") and k["name"] == kernel for k in kernels)
 
     def _pattern(self, finding: Finding, other_place: _Where) -> str:
-        """Return a race's pattern: UPDATE (s[0] += 1), IN_PLACE (x[i] = x[i + 1])."""
+        """Return a race's pattern, or "".
+
+        UPDATE is the pattern of s[0] += 1, and IN_PLACE is that of x[i] = x[i + 1].
+        """
         if finding.other_file or not other_place.line:
             return ""
         other_column = self.column(other_place, finding.array or "")
@@ -403,7 +408,7 @@ class _Raw:
 def _is_moving(line: str, array: str) -> bool:
     """Return whether a line copies one array element to another: x[i] = x[i + 1].
 
-    If the rewriter changed the line a lot, both columns may belong to one element.
+    The test reads the text: after rewriting, both columns may be of one element.
     """
     matches = list(re.finditer(rf"\b{re.escape(array)}(?=\s*\[)", line))
     starts = [len(line[: match.start()].encode()) for match in matches]
@@ -414,7 +419,7 @@ def _is_moving(line: str, array: str) -> bool:
 
 
 def _gather(places: dict[Any, CostPlace], place: CostPlace) -> None:
-    """Add the counts of a place to `places`; the compiler may have duplicated code."""
+    """Add a place to `places`. Sum equal places, since compilers duplicate code."""
     key = place.kind, place.space, place.array, place.size
     key += place.file, place.line, place.column
     if places.setdefault(key, place) is not place:
@@ -430,6 +435,6 @@ def _rank_files(findings: Sequence[Finding], counters: Sequence[Any]) -> list[st
 
 
 def _parse_index(value: int | Sequence[int] | None) -> Index | None:
-    """Return an index from JSON, one number or several, as a tuple."""
+    """Return an index from JSON, which may be a single number, as a tuple."""
     value = (value,) if isinstance(value, int) else value
     return None if value is None else tuple(value)

@@ -1,4 +1,4 @@
-"""Write a report as text: one line if all is well, else findings with source lines.
+"""Write a report as text: one line if all is well, or findings with source lines.
 
 In a terminal, faults are red and slow places are yellow.
 """
@@ -27,7 +27,7 @@ from .places import text_before, write_index
 if TYPE_CHECKING:
     from .model import Finding, ProgramReport, Report
 
-SHOWN = 8  # number of findings shown; later ones seldom help
+SHOWN = 8  # maximum number of findings shown, since later ones seldom help
 
 
 def write_text(report: Report) -> str:
@@ -82,7 +82,7 @@ def write_listing(text: str, first: int, lines: dict, hot: bool = False) -> str:
 
 
 def _mark_number(cell: CostCell | None) -> str:
-    """Return a number for the listing, with a mark if it is hot."""
+    """Return a cell's number for the listing, followed by a mark if it is hot."""
     return f"{cell.text}{' !' * (cell.heat > HOT)}" if cell else ""
 
 

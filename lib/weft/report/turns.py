@@ -29,7 +29,7 @@ _WORDS = re.compile(r"\b(for|while|do)\b")
 def find_cuda_loops(source: str, first: int = 1) -> list[SourceLoop]:
     """Find the loops of a CUDA C text whose first line has the number `first`.
 
-    Loops without braces are skipped: a barrier and an access need two statements.
+    Loops without braces are skipped: they cannot contain a barrier and an access.
     """
     text = ScannedText(source, "")
     spans = []
@@ -71,7 +71,7 @@ def _nest_loops(
 
 
 def _list_lines_once(body: str, line: int) -> frozenset[int]:
-    """List the lines that each turn runs once. line: the line where `body` begins."""
+    """List the lines that each turn runs once. line: number of the first line."""
     if re.search(r"\b(?:continue|goto)\b", body):
         return frozenset()
     numbers: set[int] = set()
@@ -180,11 +180,11 @@ def _turn(
         return int(line < counting)
     inner = [other for other in loops if other.first in loop and other is not loop]
     if line == last or any(line in other and last in other for other in inner):
-        return 0  # this turn, the next one, or an inner loop's
+        return 0  # the line may run in this turn, the next, or an inner loop's
     before = [at for n, at in barriers.before.items() if n not in loop]
     turns = barriers.visits.get(counting, 0)
     turns -= max((at.get(counting, 0) for at in before), default=0)
-    turns += counting > last  # the barrier of this turn is still ahead
+    turns += counting > last  # the block has yet to reach this turn's barrier
     return turns + (line < last)
 
 
@@ -210,7 +210,7 @@ def add_turns(text: str, turns: Turns) -> str:
 
 @functools.lru_cache(maxsize=64)  # a launch calls this for every race that it finds
 def find_python_loops(tree: ast.AST) -> tuple[SourceLoop, ...]:
-    """List the loops of a Python function, which must not change afterwards."""
+    """List the loops of a Python function. The result is cached by tree."""
     return tuple(_loops_below(tree, None))
 
 

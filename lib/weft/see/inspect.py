@@ -175,12 +175,12 @@ def load_watched_library(op: str) -> native.Library:
 
 
 def report_watched(title: str) -> ProgramReport:
-    """Report the accesses since simt_check_begin(), by lines of the lab's own files."""
+    """Report the accesses since simt_check_begin() by line of the lab's own files."""
     return program_report(raw_report(), Files(str(build.ROOT)), title)
 
 
 class WatchedTensor:
-    """A tensor's copy in the runtime's memory; written: whether it is initialised."""
+    """A tensor's copy in the runtime's memory. written: whether it is initialised."""
 
     def __init__(self, tensor: torch.Tensor, name: str, written: bool) -> None:
         bits = torch.int16 if tensor.dtype == torch.bfloat16 else tensor.dtype

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 class Name:
     """The parts of a kernel's name; a part that the name lacks is "".
 
-    short: a short name. what: its work. library: its origin. tile: the tile of the
-    result that one block computes, rows x columns (x depth). layout: a layout such as
-    "tn" or "nhwc". precision: the types that are multiplied, and the unit that
-    multiplies them. made_for: a compute capability.
+    short: a short name. what: the kernel's work. library: the library that contains it.
+    tile: the tile of the result that one block computes, rows x columns (x depth).
+    layout: a layout such as "tn" or "nhwc". precision: the types that are multiplied,
+    and the unit that multiplies them. made_for: a compute capability.
     """
 
     short: str
@@ -30,7 +30,7 @@ class Name:
     made_for: str = ""
 
 
-# The meaning of the marks in names.
+# Explanations of the marks in names.
 MARKS = {
     "tn": "t, n: the first matrix is transposed, the second is not. BLAS stores a "
     "column's elements side by side, so a row-major matrix counts as transposed",
@@ -42,10 +42,10 @@ MARKS = {
     "FMA": "FMA: plain float32 multiply-adds, named sgemm, simt or scudnn",
 }
 
-# By a pattern of the name: (short name, work, library); the first match counts.
+# (pattern of the name, short name, work, library). The first match counts.
 RULES: tuple[tuple[str, str, str, str], ...] = (
     (r"^Memcpy (\w+)", r"copy \1", "a copy between memories", "CUDA"),
-    (r"^Memset", "set", "fill memory with a byte", "CUDA"),
+    (r"^Memset", "set", "fills memory with a byte", "CUDA"),
     (
         r"triton_(poi|per|red|tem|mm)\w*?_fused_(\w+?)_(\d+)$",
         r"fused \2",
@@ -135,10 +135,10 @@ RULES: tuple[tuple[str, str, str, str], ...] = (
     (
         r"nll_loss_backward\w*",
         "nll_loss backward",
-        "gradient of the loss of the right class",
+        "gradient of the loss of the correct class",
         "ATen",
     ),
-    (r"nll_loss_forward\w*", "nll_loss", "the loss of the right class", "ATen"),
+    (r"nll_loss_forward\w*", "nll_loss", "the loss of the correct class", "ATen"),
     (
         r"max_pool_backward\w*",
         "max pool backward",
@@ -169,13 +169,13 @@ RULES: tuple[tuple[str, str, str, str], ...] = (
     (
         r"index_elementwise_kernel|vectorized_gather|index_select|indexSelect",
         "gather",
-        "takes rows by their numbers",
+        "selects rows by index",
         "ATen",
     ),
     (
         r"indexing_backward|index_put|scatter\w*",
         "scatter",
-        "puts or adds rows by their numbers",
+        "stores or adds rows by index",
         "ATen",
     ),
     (
@@ -185,7 +185,7 @@ RULES: tuple[tuple[str, str, str, str], ...] = (
         "ATen",
     ),
     (r"reduce_kernel", "reduce", "a reduction", "ATen"),
-    (r"cat_?array\w*|CatArray\w*", "cat", "puts tensors side by side", "ATen"),
+    (r"cat_?array\w*|CatArray\w*", "cat", "joins tensors along one axis", "ATen"),
     (r"distribution_elementwise\w*", "random", "random numbers", "ATen"),
     (r"elementwise_kernel", "elementwise", "one operation on each element", "ATen"),
     (r"at::native|at_cuda_detail", "", "", "ATen"),
@@ -194,7 +194,7 @@ RULES: tuple[tuple[str, str, str, str], ...] = (
     (r"cutlass", "", "", "CUTLASS"),
 )
 
-# The operation, by a pattern of an elementwise kernel's template arguments.
+# (pattern of an elementwise kernel's template arguments, short name, operation).
 OPERATIONS = (
     (r"launch_clamp_scalar", "relu", "max(x, 0), as clamp"),
     (r"threshold_kernel", "relu backward", "the gradient where x > 0"),
@@ -234,10 +234,13 @@ def explain(name: str) -> Name:
 
 
 def bare(name: str) -> str:
-    """Return the function's unqualified name, without result type and templates."""
+    """Return the function's unqualified name, without its type and template arguments.
+
+    The result is never empty: a name of another form is only shortened.
+    """
     text = name.replace("(anonymous namespace)", "anonymous")
     previous = ""
-    while previous != text:  # the innermost brackets go first
+    while previous != text:  # each pass removes the innermost brackets
         previous, text = text, re.sub(r"<[^<>]*>|\([^()]*\)", "", text)
     text = text.split("<")[0].split("(")[0].strip()
     return text.split(" ")[-1].split("::")[-1] or name[:60]

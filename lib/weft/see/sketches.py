@@ -11,16 +11,16 @@ For lesson 08c, the bits of a number, and the lane of each element:
     bits({"fp32": (8, 23), "bf16": (8, 7)})
     lanes, registers = owners("a")            lane and register of each element
     fragments({"a": lanes}, lane=5)
-    ring(stages=8, places=4, latency=3)       a producer fills what consumers empty
+    ring(stages=8, places=4, latency=3)       a producer ahead of consumers
 
-One request of a warp, with the sectors that it takes or its turns at the banks:
+One request of a warp, with the sectors it touches or the turns it needs at the banks:
 
     lanes = np.arange(32)
     sectors({"x[i]": lanes, "x[2 * i]": 2 * lanes})
     banks({"s[33 * t]": 33 * lanes})
 
-Each row is a request: the indices of the 4-byte elements that lanes 0 to 31 access.
-Element 0 is at the start of a sector, and in bank 0.
+Each row is a request, given as the indices of the 4-byte elements that lanes 0 to 31
+access. Element 0 is at the start of a sector, and in bank 0.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from .view import cells, figure, frame, sheet, thread
 CELL = 0.4  # size of a thread in inches
 GAP = 1.7  # distance between rounds in cells
 LANES = 32
-ROUNDS = {  # a kind's name; which lane's number lane `i` adds for `step`
+ROUNDS = {  # by kind: its name, and the lane whose number lane `i` adds at `step`
     "down": ("from the right", lambda i, step: i + step),
     "xor": ("across", lambda i, step: i ^ step),
     "up": ("from the left", lambda i, step: i - step),
@@ -60,10 +60,10 @@ def warps(block: tuple[int, int]) -> None:
 
 
 def rounds(*kinds: str, numbers: Sequence[float] = range(8)) -> None:
-    """Draw how lanes add each other's numbers, and each lane's number after each round.
+    """Draw how lanes add each other's numbers, round by round, and all interim results.
 
     kinds: "down" (a reduction: the sum ends in lane 0), "xor" (a reduction: all lanes
-    get the sum) or "up" (a scan); each gets a panel. Pale numbers are final or no
+    get the sum) or "up" (a scan). Each kind gets a panel. Pale numbers are final or no
     longer used. numbers: the initial numbers, whose count must be a power of two.
     """
     count = len(numbers)
@@ -144,7 +144,7 @@ BIT_GAP = 2  # distance between fragments in cells
 
 
 def bits(formats: Mapping[str, tuple[int, int]]) -> None:
-    """Draw number formats below each other, given their bits of exponent and mantissa.
+    """Draw number formats one below the other, given their exponent and mantissa bits.
 
     Pale cells are bits that a 32-bit float in memory has and the format ignores.
     """
@@ -192,11 +192,11 @@ def fragments(lanes: Mapping[str, np.ndarray], lane: int | None = None) -> None:
 
 
 def ring(stages: int, places: int, latency: float, apart: float = 0.5) -> float:
-    """Draw the times at which stages arrive in a ring's places and are multiplied.
+    """Draw when each stage arrives in its place of a ring, and when it is multiplied.
 
     latency: time from the producer's request until a stage arrives. apart: time between
     two arrivals. The unit is the time to multiply a stage. Returns the fraction of the
-    time in which the tensor cores work.
+    time during which the tensor cores work.
     """
     requests, arrivals, starts = stages_of(stages, places, latency, apart)
     end = starts[-1] + 1
@@ -257,7 +257,7 @@ BANKS = 32  # number of banks, each 4 bytes wide
 LANE_CELL = 0.2  # size of an element in inches
 WARP_NAME = 6.5  # width of the name, to the left of the elements, in cells
 SHOWN_SECTORS = 5
-SHOWN_TURNS = 4  # rows of the banks; further turns are only counted
+SHOWN_TURNS = 4  # maximum number of turns that are drawn; later turns are only counted
 Requests = Mapping[str, Sequence[int] | np.ndarray]
 
 

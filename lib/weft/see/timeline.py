@@ -4,7 +4,7 @@
     timeline(step).gaps(5)                  gaps of at least 5 µs in which nothing ran
     timelines({"eager": a, "graph": b})     several timelines, on one axis
     committed("mnist eager")                a timeline that came with the lab
-    modelled(queue, us)                     a model by the rules of streams
+    modelled(queue, us)                     a model that follows the rules of streams
 
 On a GPU, torch.profiler reads the times from CUPTI. The profiler slows the host down,
 so gaps become longer in a queue that the host fills call by call. Without a GPU,
@@ -50,13 +50,13 @@ LAUNCH, FETCH = "launch", "fetch"  # parts of a kernel in a drawing
 FOLDER = "notebooks/results"
 MARK = "weft timeline"  # name of the profiled range that contains the reported call
 LEAST = 1.0  # length of the shortest reported gap in µs
-# Names of calls that queue work for the GPU contain these.
+# The names of calls that queue work for the GPU contain one of these words.
 _QUEUES = re.compile("Launch|Memcpy|Memset")
 
 
 @dataclass(frozen=True)
 class Span:
-    """A piece of work. row: such as "stream 7"; start: µs since the first span."""
+    """A piece of work. row: a name, e.g. "stream 7". start: µs since the first span."""
 
     row: str
     name: str
@@ -71,7 +71,7 @@ class Span:
 
 @dataclass
 class Timeline:
-    """Spans in the order of their start. target: "cuda", "cpu" or "model".
+    """Spans in order of their start times. target: "cuda", "cpu" or "model".
 
     date: the date of a measurement on another machine. note: other remarks.
     """
@@ -81,7 +81,7 @@ class Timeline:
     target: str = "cuda"
     date: str = ""
     note: str = ""
-    # The committed row of results.
+    # The timeline's row in the committed results, if it has one.
     row: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -96,7 +96,7 @@ class Timeline:
 
     @property
     def busy(self) -> float:
-        """The time in µs in which anything ran."""
+        """The time in µs during which at least one span ran."""
         return self.us - sum(end - start for start, end in self.gaps(0))
 
     def gaps(self, least: float = LEAST) -> list[tuple[float, float]]:
@@ -203,14 +203,14 @@ def committed(name: str, folder: str | Path | None = None) -> Timeline | None:
 
 
 def _read_events(profile: Any) -> list[dict[str, Any]]:
-    """Return the profile as events of torch's trace, which name their stream."""
+    """Return the profile as events of torch's trace, which include the stream."""
     with tempfile.TemporaryDirectory(prefix="weft_") as folder:
         path = Path(folder, "trace.json")
         profile.export_chrome_trace(str(path))
         trace = json.loads(path.read_text(errors="replace"))
     complete = [e for e in trace["traceEvents"] if e.get("ph") == "X" and "dur" in e]
     marks = [e for e in complete if e["name"] == MARK and e["cat"] == "user_annotation"]
-    # The two calls are 2 ms apart; the clocks of host and device differ by under 1 ms.
+    # The calls are 2 ms apart, and the host's and the device's clocks differ by < 1 ms.
     start = max(e["ts"] for e in marks) - 1000 if marks else 0
     return [e for e in complete if e["ts"] >= start]
 
@@ -270,12 +270,12 @@ def modelled(
     """Model how a GPU runs a queue that the host fills in this order.
 
     queue: entries ("in", part, stream), ("work", part, stream) or ("out", part,
-    stream), which take us["in"], us["work"] or us["out"] µs; and ("record", event,
-    stream) or ("wait", event, stream), where any value may name an event. launch: the
-    host's time for each entry in µs. A stream runs its entries in order. At most one of
-    each kind runs at a time, since there is one copy engine per direction and a kernel
-    fills the GPU. Raises ArgumentError for another kind, and for an event that was not
-    recorded.
+    stream), which take us["in"], us["work"] or us["out"] µs. Other entries are
+    ("record", event, stream) and ("wait", event, stream), where any value may name an
+    event. launch: the host's time for each entry in µs. A stream runs its entries in
+    order. At most one of each kind runs at a time, since there is one copy engine per
+    direction and a kernel fills the GPU. Raises ArgumentError for another kind, and for
+    an event that was not recorded.
     """
     free: dict[Any, float] = {}  # the time at which each engine or stream is free
     events: dict[Any, float] = {}

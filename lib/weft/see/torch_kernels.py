@@ -27,7 +27,7 @@ from .kernel_names import MARKS, Name, explain
 
 FOLDER = "notebooks/results"
 NUMBERS = {"µs", "share", "calls"}  # columns with right-aligned numbers
-SHOWN = 16  # rows of a table; the last row combines all others
+SHOWN = 16  # rows of a table, the last of which combines all the remaining kernels
 CPU = {  # ATen's operators that take most of a network's time: work and library
     "mkldnn_convolution": ("convolution", "oneDNN"),
     "convolution_backward": ("convolution, backward", "oneDNN"),
@@ -42,11 +42,11 @@ CPU = {  # ATen's operators that take most of a network's time: work and library
     "clamp_min": ("relu: max(x, 0)", ""),
     "_log_softmax": ("(log-)softmax", ""),
     "_log_softmax_backward_data": ("gradient of (log-)softmax", ""),
-    "nll_loss_forward": ("the loss of the right class", ""),
+    "nll_loss_forward": ("the loss of the correct class", ""),
     "nll_loss_backward": ("gradient of the loss", ""),
-    "_fused_sgd_": ("the optimizer's step, all tensors at once", ""),
+    "_fused_sgd_": ("the optimizer's step, all tensors in one call", ""),
     "copy_": ("copies, or changes the type", ""),
-    "index": ("takes rows by their numbers", ""),
+    "index": ("selects rows by index", ""),
     "sum": ("a reduction", ""),
     "fill_": ("stores one value in all elements", ""),
     "add_": ("a += b", ""),
@@ -66,7 +66,7 @@ class KernelRow:
 
 @dataclass
 class TorchKernels:
-    """The kernels, longest first. device: its name; target: "cuda" or "cpu".
+    """The kernels, longest first. device: the device's name. target: "cuda" or "cpu".
 
     ghost: kernels measured elsewhere, to be shown below these; note: a description of
     the measurement.
@@ -175,8 +175,8 @@ def torch_kernels(
     """Return PyTorch's work in fn(*args): kernels on a GPU, operators on the CPU.
 
     fn runs 1 + repeat times: first to warm up, then timed. A row's calls and time are
-    averages per run. ghost: whether to add, without a GPU, the committed kernels of the
-    MNIST twin's step. Raises ArgumentError if fn cannot be called or ran nothing.
+    averages per run. ghost: whether to add the committed kernels of the MNIST twin's
+    step if there is no GPU. Raises ArgumentError if fn cannot be called or ran nothing.
     """
     import torch
 

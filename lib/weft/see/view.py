@@ -43,9 +43,9 @@ from .pictures.svg import make_bundle
 
 Pair = tuple[str | None, str | None]
 
-# Words that are typical of one language. They do not count as common words.
+# Words that are ignored when two texts are compared: one language always uses them.
 _COMMON = {"const", "size_t", "float", "int", "static", "for", "if", "cuda", "in"}
-# comments in Python, and docstrings
+# Comments in Python, and docstrings.
 _PYTHON = re.compile(r'#[^\n]*|""".*?(?:"""|$)', re.S)
 _C = re.compile(r"//[^\n]*|/\*.*?(?:\*/|$)", re.S)
 _MARKS = ("#", "//", "/*", '"""')  # the start of a comment
@@ -56,9 +56,9 @@ _CELL = "text-align:left;vertical-align:top;padding:0 1em 0 0;border:0"
 def beside(left: str, right: str, *titles: str) -> Beside:
     """Show two texts with corresponding parts at the same height.
 
-    Each statement and each comment stays whole, even if it has several lines. They are
-    matched by a longest common subsequence, as in diff, weighted by the share of common
-    words (Needleman and Wunsch, J. Mol. Biol. 48(3), 1970).
+    Each statement and each comment stays whole, even if it has several lines. A longest
+    common subsequence matches them, as in diff, weighted by the share of common words
+    (Needleman and Wunsch, J. Mol. Biol. 48(3), 1970).
     """
     a, b = list(_split_statements(left)), list(_split_statements(right))
     score = [[0.0] * (len(b) + 1) for _ in range(len(a) + 1)]
@@ -85,7 +85,7 @@ def beside(left: str, right: str, *titles: str) -> Beside:
 class Beside:
     """The result of beside(): a table in a notebook, columns of text elsewhere.
 
-    pairs: statements of both texts; None if the other text has no counterpart.
+    pairs: matching statements of both texts, with None for a missing counterpart.
     """
 
     def __init__(self, pairs: list[Pair], titles: tuple[str, ...]) -> None:
@@ -141,7 +141,7 @@ def _blank_comment(comment: re.Match[str]) -> str:
 def _measure_likeness(left: str, right: str) -> float:
     """Return the share of common words in two pieces, 0 to 1; halve it for comments."""
     if not left.strip() and not right.strip():
-        return 0.1  # two empty lines match
+        return 0.1  # two empty lines match, but weakly
     remarks = [piece.lstrip().startswith(_MARKS) for piece in (left, right)]
     if remarks[0] != remarks[1]:
         return 0.0
@@ -178,7 +178,7 @@ def _render_cell(text: str | None, comments: re.Pattern[str]) -> str:
 def figure(width: float, height: float, columns: int = 1, **options: Any) -> Iterator:
     """Yield a figure in the lab's style, then show it below the cell as SVG.
 
-    width, height: its size in inches; 9.5 inches are the 920 pixels of a page. Yields
+    width, height: its size in inches. A page is 9.5 inches (920 pixels) wide. Yields
     the axes, or an array of `columns` axes. options: other arguments of matplotlib's
     subplots().
     """
@@ -201,7 +201,7 @@ def make_chart_bundle(made: Figure) -> dict[str, str]:
 
 
 def sheet(ax: Axes, columns: float, rows: float, left: float = -0.1) -> None:
-    """Prepare `ax` for columns x rows cells, with row 0 on top, without axes."""
+    """Prepare `ax` for columns x rows cells, row 0 on top, without ticks."""
     ax.set(xlim=(left, columns), ylim=(rows, 0), aspect="equal")
     ax.set_axis_off()
 
@@ -215,7 +215,7 @@ def cells(
     note: str = "",
     colours: Mapping[tuple[int, int], str] | None = None,
 ) -> None:
-    """Draw a 2D array as squares from (left, top) on, with its name and note above.
+    """Draw a 2D array as squares that begin at (left, top), under its name and note.
 
     values: the contents of the squares ("" for none). colours: the colours of touched
     squares, by (row, column); the others stay grey.
@@ -259,9 +259,9 @@ def thread(
 def memory(listing: str) -> None:
     """Draw variables at their addresses, with arrows from pointers to their targets.
 
-    listing: a program's output about its variables, a line for each: name, address,
-    size in bytes, value. A value that is an address (0x...) becomes an arrow. Variables
-    at distant addresses get separate rows, in the order of the listing.
+    listing: a program's output, with a line for each variable: name, address, size in
+    bytes, value. A value that is an address (0x...) becomes an arrow. Variables at
+    distant addresses get separate rows, in the order of the listing.
     """
     rows = _group_neighbours([_Variable.read(line) for line in listing.splitlines()])
     columns = max((row[-1].end - row[0].address) / 4 for row in rows)
@@ -380,7 +380,7 @@ def mosaic(maps: np.ndarray, scaled: bool = True) -> np.ndarray:
 
 
 def draw_image(ax: Axes, shades: np.ndarray, title: str = "") -> None:
-    """Draw shades (h,w) from 0 (white) to 1 (black), leaving out NaNs and ticks."""
+    """Draw shades (h,w) from 0 (white) to 1 (black), without ticks; NaNs stay empty."""
     ax.imshow(shades, cmap="Greys", vmin=0, vmax=1, interpolation="nearest")
     ax.set(xticks=[], yticks=[])
     ax.spines[:].set(visible=True, color=INK)

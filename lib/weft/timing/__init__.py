@@ -6,7 +6,7 @@ timers   times one call, with the uncertainty of the result
 race     describes work to time, and times several contenders in turn
 clocks   measures durations; reads a GPU's clock, temperature and power
 results  writes and reads the JSON of all measurements, and formats tables; measures
-         how long threads wait for a core, and hides such times in pictures
+         the time that threads wait for a core, and hides such times in pictures
 peaks    measures the highest rates of this machine, and calls cuBLAS
 """
 

@@ -54,7 +54,7 @@ THROTTLED = {
 class GpuState:
     """NVML's values at one moment; None means unknown."""
 
-    clock: int | None  # of the SMs, in MHz
+    clock: int | None  # clock rate of the SMs, in MHz
     temperature: int | None  # degrees Celsius
     power: float | None  # watts
     throttled: tuple[str, ...]
@@ -212,7 +212,7 @@ class WallTimer:
         return samples
 
     def prepare(self, one: Contender, pause: float) -> None:
-        """Do everything that precedes a sample of the contender."""
+        """Pause, make an untimed call and call `before`, as the contender specifies."""
         if one.lead:
             if pause:
                 self.wait()
@@ -265,7 +265,7 @@ class EventTimer(WallTimer):
             work()
             end.record(stream)
             if watch:
-                watch.look()  # this reads the clock while the work runs
+                watch.look()  # read the GPU's state while the work runs
             end.synchronize()
         return 1e3 * begin.until(end)
 
@@ -314,7 +314,7 @@ class GraphTimer(EventTimer):
         if us < LEAST_US:
             raise ArgumentError(
                 f"timer 'graph': {name} takes {us:.2g} µs, so nothing was captured: "
-                f"it launches on another stream than torch's current one; use timer "
+                f"it launches on a stream other than torch's current one; use timer "
                 f"'event'"
             )
         return self._capture(one, 1) if one.flush else graph
@@ -416,7 +416,7 @@ def burst_of(us: float) -> int:
 
 
 class Marks:
-    """The ends of sections, recorded by events on a GPU and by the clock on a CPU."""
+    """The ends of sections, from events on a GPU and from the clock on a CPU."""
 
     def __init__(self, device: torch.device):
         self.device, self.names = device, []

@@ -1,4 +1,4 @@
-"""The highest rates that this machine reaches, in memory and arithmetic, and cuBLAS.
+"""The highest rates of memory and arithmetic on this machine, and cuBLAS.
 
 Gemm calls cuBLAS directly, without PyTorch. It is the peer of our matrix products:
 
@@ -7,7 +7,7 @@ Gemm calls cuBLAS directly, without PyTorch. It is the peer of our matrix produc
     product(c, a, b_t, "nt")        b stored (n,k)
 
 cuBLAS stores matrices by columns, and reads a row-major c as its transpose. Gemm
-therefore requests c^T = b^T a^T, which swaps the operands and changes no number. The
+therefore requests c^T = b^T a^T, which swaps the operands and changes no result. The
 handle has the same workspace as in PyTorch: without one, cuBLAS may choose other
 kernels. See https://docs.nvidia.com/cuda/cublas/#cublasgemmex.
 
@@ -58,7 +58,7 @@ CUBLAS_KINDS = {  # by precision: type of a and b in torch, in cuBLAS; type of t
     "fp16": ("float16", FP16, SUM_FP32),
 }
 NORMAL, TRANSPOSED = 0, 1  # values of cublasOperation_t
-DEFAULT_GEMM = -1  # of cublasGemmAlgo_t: cuBLAS chooses the algorithm by its heuristic
+DEFAULT_GEMM = -1  # a cublasGemmAlgo_t: cuBLAS chooses the algorithm itself
 STATUS = {
     **{1: "not initialized", 3: "allocation failed", 7: "invalid value"},
     **{8: "architecture mismatch", 11: "mapping error", 13: "execution failed"},
@@ -128,8 +128,8 @@ class Gemm:
 def workspace_bytes(capability: tuple[int, int]) -> int:
     """Return the size of PyTorch's cuBLAS workspace in bytes.
 
-    It is 32 MiB from Hopper on, else 8.1 MiB. CUBLAS_WORKSPACE_CONFIG, one or more
-    ":KiB:count", overrides both.
+    The size is 32 MiB on Hopper and later GPUs, and 8.1 MiB on earlier ones.
+    CUBLAS_WORKSPACE_CONFIG, one or more ":KiB:count", overrides both values.
     """
     pools = re.findall(r":(\d+):(\d+)", os.environ.get("CUBLAS_WORKSPACE_CONFIG", ""))
     if not pools:
@@ -139,7 +139,7 @@ def workspace_bytes(capability: tuple[int, int]) -> int:
 
 @functools.cache
 def open_cublas() -> ctypes.CDLL:
-    """Return libcublas: PyTorch's if it is loaded, else an installed one.
+    """Return libcublas: PyTorch's library if it is loaded, else an installed one.
 
     Raises KernelError if none is installed.
     """
@@ -193,8 +193,8 @@ KINDS = (
     ("wgmma", "bf16", 90, 90),
 )
 COPIED = {"cuda": 1 << 28, "cpu": 1 << 25}  # number of floats in a copy
-IN_L2 = 1 << 22  # floats: 16 MiB exceed all L1 caches but fit in an L2 cache
-BLOCKS_A_PROCESSOR = 8  # blocks that read per multiprocessor: 2048 threads
+IN_L2 = 1 << 22  # number of floats: 16 MiB exceed all L1 caches but fit in an L2 cache
+BLOCKS_A_PROCESSOR = 8  # number of reading blocks per multiprocessor: 2048 threads
 BURST = 1e-3  # duration of a kernel, in seconds
 SECONDS = 0.4  # approximate seconds of timing per kernel
 THREADS = 256  # threads per block, as in peaks.cu
@@ -250,7 +250,7 @@ def _make_row(
 
 @functools.cache
 def open_library(target: str, name: str = "") -> ctypes.CDLL:
-    """Open the library of peaks.cu for "cuda", peaks.c for "cpu", or source `name`."""
+    """Open the library of peaks.cu ("cuda"), peaks.c ("cpu"), or source `name`."""
     source = Path(__file__).with_name(name or SOURCES[target])
     files = [build.KERNELS / "common" / "common.cu", source]
     flavour = build.Flavour.here(target)
@@ -297,7 +297,7 @@ def _read_l2(lib: Any, place: Any) -> Row:
 
 
 def _measure_chain(lib: Any, kind: int, rung: str, precision: str, place: Any) -> Row:
-    """Time multiply-adds of a kind, with as many turns as fill BURST seconds."""
+    """Time multiply-adds of a kind, with enough turns to fill BURST seconds."""
     import torch
 
     with torch.cuda.device(place.index):
@@ -326,7 +326,7 @@ def queue(lib: ctypes.CDLL, function: str, *args: Any) -> None:
 
 
 def _time_alone(one: Contender, place: Any, seconds: float = 0.0) -> Timed:
-    """Time a contender alone; a GPU stays cool, so that its clock is highest."""
+    """Time a contender alone; pauses keep a GPU cool and its clock high."""
     timer, cool = ("event", True) if place.type == "cuda" else ("wall", False)
     limit = seconds or SECONDS
     return race({"it": one}, place, timer, seconds=limit, cool=cool)["it"]

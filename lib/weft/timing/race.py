@@ -54,7 +54,7 @@ class Contender:
     flush: Callable[[], object] | None = None  # a function that empties the cache
     calls: int = 0  # calls in a sample; 0: as many as fill a burst
     burst: float = 0.0  # approximate seconds of a burst
-    # Calls of run() so far, since each burst continues with the next copy.
+    # Number of calls of run() so far; each burst continues with the next copy.
     done: int = 0
     checked: bool = False  # whether its result has passed a check
     spins: float = 0.0  # seconds for which its threads keep cores busy afterwards
@@ -64,7 +64,7 @@ class Contender:
     row: Row = field(default_factory=dict)
     facts: Row = field(default_factory=dict)  # keys that follow the measurement's keys
     before: Callable[[], object] | None = None  # called before a sample is timed
-    after: Callable[[], object] | None = None  # called after a sample was timed
+    after: Callable[[], object] | None = None  # called after a sample is timed
     lead: bool = True  # whether a pause and an untimed call precede each sample
     limit: float = math.inf  # seconds of timing after which it is no longer timed
     most: float = math.inf  # number of samples after which it is no longer timed
@@ -80,7 +80,7 @@ class Contender:
 
     @property
     def cache(self) -> str:
-        """The state of the caches before a call: "warm", or "cold" and the method."""
+        """The state of the caches before a call: "warm", or "cold" with the method."""
         if self.flush:
             return "cold, flushed"
         return "cold, rotated" if self.copies > 1 else "warm"
@@ -185,10 +185,10 @@ def race(
     approximate time limit per contender. samples: the maximum number of bursts per
     contender. spread: the spread of all medians at which the race ends; see Timed.
     cool: whether to use short bursts with long pauses. rounds: the exact number of
-    samples, in place of these limits; the GPU's clock, temperature and power are then
+    samples, instead of these limits; the GPU's clock, temperature and power are then
     not read. discard: the number of rounds before the first one that counts. tick:
-    called after each sample, and in place of each sample that is skipped because a
-    contender has reached its limit. Raises ArgumentError for an unknown timer.
+    called after each sample, and for each sample that is skipped because a contender
+    has reached its limit. Raises ArgumentError for an unknown timer.
     """
     place = devices.parse_device(device)
     clock: Any = timer

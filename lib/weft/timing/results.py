@@ -6,22 +6,22 @@
 
 us is the median over samples; us_low and us_high are the 20th and 80th percentiles.
 waited is the share of the time in which a thread waited for a core (CPU; see CoreWait).
-vs_<peer> is the peer's time over ours in the same run: above 1, ours is faster. Values
-that cannot be measured are null.
+vs_<peer> is the peer's time divided by ours in the same run; above 1, ours is faster.
+Values that cannot be measured are null.
 
-Others may use the machine at the same time. CoreWait measures how long threads waited
-for a core.
+Other programs may use the machine at the same time. CoreWait measures the time for
+which threads waited for a core.
 
     wait = CoreWait(device)
     ...                     work that is timed
     wait.share()            0.38: a thread waited 38 % of its time for a core
 
-Linux counts for each thread the nanoseconds in which it ran, and those in which it was
-ready but others had the cores. Sleep counts as neither. Source:
+For each thread, Linux counts the nanoseconds in which it ran, and those in which it was
+ready but other threads had the cores. Sleep counts as neither. Source:
 /proc/self/task/THREAD/schedstat, https://docs.kernel.org/scheduler/sched-stats.html
 
-Such times depend on the neighbours' work, so pictures show a sentence in their place.
-WEFT_SHARED=draw in the environment draws them all the same.
+Such times depend on other programs, so pictures show a sentence instead of the times.
+If WEFT_SHARED=draw is set in the environment, the times are drawn anyway.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 Row = dict[str, Any]  # one of the "rows" above
-ResultFile = dict[str, Any]  # what read_json() returns: "machine" and "rows"
+ResultFile = dict[str, Any]  # the result of read_json(): "machine" and "rows"
 
 BAND = (20, 80)  # the percentiles of us_low and us_high
 STATISTIC = f"median, band {BAND[0]}th to {BAND[1]}th percentile"
@@ -77,7 +77,7 @@ class Timing:
     waited: float | None = None
 
     def __str__(self) -> str:
-        """The fields, and a sentence if others had the cores for too long."""
+        """Format the fields; add a sentence on long waits for a core."""
         return "; ".join(filter(None, [repr(self), describe_wait(self.waited)]))
 
     def scaled(self, factor: float) -> Timing:
@@ -131,7 +131,7 @@ def machine(device: AnyDevice | str = "cpu") -> dict[str, Any]:
 def commit() -> str | None:
     """Return the checkout's commit, with "+" if files differ; None outside git.
 
-    WEFT_COMMIT overrides it, for the measurement of a copy without git.
+    WEFT_COMMIT overrides the commit, for measurements of a copy without git.
     """
     if name := os.environ.get("WEFT_COMMIT"):
         return name
@@ -161,7 +161,7 @@ def write_json(
 
 
 def read_json(path: str | Path) -> dict[str, Any]:
-    """Read a file of write_json(); raise ValueError with the path if it is invalid."""
+    """Read a file from write_json(); raise ValueError, with the path, if invalid."""
     try:
         results = json.loads(Path(path).read_text())
     except (OSError, ValueError) as error:
@@ -211,7 +211,7 @@ def _none_if_unknown(text: str) -> str | None:
 
 
 def _convert_plain(value: Any) -> Any:
-    """Convert NumPy's numbers and arrays to types of JSON."""
+    """Convert NumPy's numbers and arrays to JSON types."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     raise TypeError(f"JSON has no type for {type(value).__name__}")
@@ -249,9 +249,10 @@ def _write_cell(value: Any) -> str:
 
 
 def add_torch_ratios(rows: Sequence[dict[str, Any]]) -> None:
-    """Add vs_torch_eager and vs_torch_best to rows of a race; null without a peer.
+    """Add vs_torch_eager and vs_torch_best to rows of a race.
 
-    A peer is a row of PyTorch with the same precision and batch size.
+    A peer is a row of PyTorch with the same precision and batch size. Without a peer,
+    the values are null.
     """
     all_peers = [row for row in rows if row["impl"] == "torch"]
     for row in rows:
@@ -275,7 +276,7 @@ def label_row(row: dict[str, Any]) -> str:
 
 
 def stamp_row() -> dict[str, Any]:
-    """Return date and commit for a row, since a file may have rows of several runs."""
+    """Return the date and commit for a row; a file may have rows of several runs."""
     date = datetime.date.today().isoformat()
     return {"date": date, "commit": commit()}
 
@@ -291,20 +292,20 @@ def first_line(error: BaseException) -> str:
 
 TASKS = Path("/proc/self/task")
 # Products of 512 x 512 on 2 cores of an H100's host, in spans of 0.3 s: a thread waited
-# at most 0.1 % of its time on the idle machine, and 42 to 51 % beside two programs that
-# never pause. On the host's 16 idle cores, with 16 threads, one span had 1.6 %.
-SHARED = 0.1  # share of waiting from which times are not drawn
-# Spans of 20 ms with 16 threads waited up to 12 ms, since Linux takes a while to give
-# each thread a core. Such waits are only a few of the scheduler's 4 ms turns, and
-# hardly move a median.
+# at most 0.1 % of its time on the idle machine, and 42 to 51 % next to two programs
+# that never paused. With 16 threads on the host's 16 idle cores, one span had 1.6 %.
+SHARED = 0.1  # minimum share of waiting at which times are not drawn
+# In spans of 20 ms, 16 threads waited up to 12 ms, since Linux takes a while to give
+# each thread a core. Such a wait is only a few of the scheduler's 4 ms turns, and
+# hardly changes a median.
 LEAST = 20e-3  # waits of fewer seconds count as 0
 OPTION = "WEFT_SHARED"
 
 
 class CoreWait:
-    """The time that this process's threads wait for a core, from now on.
+    """The time that this process's threads wait for a core, after CoreWait() is called.
 
-    device: where the timed work runs; on a GPU nothing is measured. pauses: whether
+    device: the device of the timed work; on a GPU, nothing is measured. pauses: whether
     there are pauses between samples.
     """
 
@@ -317,9 +318,9 @@ class CoreWait:
         """Return the wait as a share of the time in which the busiest thread ran or
         waited; 0 for a wait of less than LEAST seconds.
 
-        The thread that waited longest counts, since a team waits for it. Where the
+        The thread that waited longest counts, since a team waits for it. If the
         kernel keeps no counts, a single thread's CPU time is compared with the clock.
-        None: unknown, because of a GPU, other threads, pauses or sleep.
+        Returns None if a GPU, other threads, pauses or sleep make the share unknown.
         """
         if not self._on_cpu:
             return None
@@ -358,7 +359,7 @@ def is_drawn(share: float | None) -> bool:
 
 
 def describe_wait(share: float | None) -> str:
-    """Return a sentence if others had the cores for too long; "" otherwise."""
+    """Return a sentence if a thread waited too long for a core; "" otherwise."""
     if share is None or share < SHARED:
         return ""
     drawn = "" if is_drawn(share) else ": times are not drawn"
@@ -367,15 +368,15 @@ def describe_wait(share: float | None) -> str:
 
 
 def describe_rows(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return describe_wait() of the row that waited longest."""
+    """Return describe_wait() for the row with the longest wait."""
     return describe_wait(_find_longest(rows))
 
 
 def hide_times(axes: Any, rows: Iterable[Mapping[str, Any]]) -> bool:
-    """Replace a picture by describe_rows() if its rows' times are not drawn.
+    """Replace a picture with describe_rows() if its rows' times are not drawn.
 
-    axes: one or several, drawn or not. rows: those of the picture. Returns whether it
-    has replaced the picture.
+    axes: one or several, drawn or not. rows: the rows of the picture. Returns whether
+    the picture was replaced.
     """
     longest = _find_longest(rows)
     if is_drawn(longest):
@@ -418,7 +419,7 @@ def guard_figure(draw: Callable[..., Figure]) -> Callable[..., Figure]:
 class _Clocks:
     """Seconds of the clock, and of this thread's and this process's CPU time.
 
-    sleeps: how often this thread has given up its core of its own accord.
+    sleeps: the number of times that this thread has given up its core voluntarily.
     """
 
     wall: float
@@ -438,7 +439,7 @@ def _read_clocks() -> _Clocks | None:
 
 
 def _compare_clocks(begin: _Clocks | None) -> float | None:
-    """Return the share of waiting of a single thread that did not sleep, or None."""
+    """Return the share of waiting for a single thread that did not sleep, or None."""
     now = _read_clocks()
     if begin is None or now is None or now.sleeps > begin.sleeps:
         return None

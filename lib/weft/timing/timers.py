@@ -1,9 +1,9 @@
 """The time of one call, and its uncertainty.
 
-time_call() takes a fixed number of samples, by events on a GPU and by the host's clock
-on a CPU, without PyTorch. time_graph() does the same for a graph of many calls. bench()
-takes samples until the median is precise enough; see race.py, which times several
-contenders in turn.
+time_call() takes a fixed number of samples, with events on a GPU and with the host's
+clock on a CPU, without PyTorch. time_graph() does the same for a graph of many calls.
+bench() takes samples until the median is precise enough; see race.py, which times
+several contenders in turn.
 
     bench(torch.mm, a, b)
 
@@ -58,7 +58,7 @@ def time_call(
 def time_graph(
     call: Callable[[], object], device: Any, samples: int = 30, launches: int = 10
 ) -> Timing:
-    """Time one call by a CUDA graph of `launches` calls, without the host's launches.
+    """Time one call in a CUDA graph of `launches` calls, without the host's launches.
 
     `call` must have run before, so that nothing is compiled during the capture.
     """
@@ -123,7 +123,7 @@ def count_steps(run: Run, device: AnyDevice) -> int:
 def time_host(
     run: Run, steps: int, device: AnyDevice, samples: int = HOST_TIMES
 ) -> float | None:
-    """Return the host's microseconds to queue a step; None on a CPU."""
+    """Return the microseconds in which the host queues a step; None on a CPU."""
     if device.type == "cpu":
         return None
     clock = HostTimer(device)

@@ -32,14 +32,14 @@ from . import keys, tools
 from .tools import find_tool, live_sm, nvcc, vendor_headers, version_of
 
 SIMT = (KERNELS / "simt" / "include", KERNELS / "simt")  # folders with simt's headers
-WARNINGS = ["-Wall", "-Wextra"]  # the tests treat these as errors, by compile_check()
+WARNINGS = ["-Wall", "-Wextra"]  # errors in the tests; see compile_check()
 FIBERS = ("asm", "ucontext")
 SANITIZERS = ("address,undefined", "thread")
 # Undefine the macro that Ubuntu's g++ defines. Its inline functions would replace the
 # runtime's printf() and the hooked builtins in kernels.
 PLAIN_LIBRARY = "-U_FORTIFY_SOURCE"
-# These flags make code call the hooks of kernels/simt/watch. Only the compiler gets
-# them: in the linker they would add libtsan, which defines the same hooks.
+# These flags make code call the hooks of kernels/simt/watch. Only the compiler receives
+# them. They would make the linker add libtsan, which defines the same hooks.
 CHECK_FLAGS = (
     *("-O1", "-DSIMT_CHECK", "-fsanitize=thread", "-Wno-tsan"),
     # g++ reads the source from stdin. With DWARF 5, addr2line would attribute a
@@ -68,7 +68,7 @@ class Flavour:
     """The kind of library to build.
 
     march:  (CPU) value of -march for the plain C rungs: native, x86-64-v3, ...
-    fibers: (CPU) how the SIMT runtime switches threads, asm or ucontext
+    fibers: (CPU) method by which the SIMT runtime switches threads: asm or ucontext
     check:  whether kernels call the hooks of the watch build
     sanitize: value of -fsanitize, one of SANITIZERS, to find faults in the lab's code;
         the process that loads such a library must preload the sanitizer
@@ -144,7 +144,7 @@ def library(op: str, flavour: Flavour) -> Path:
 
 
 def library_of(name: str, files: list[Path], flavour: Flavour) -> Path:
-    """Return the path of a library of these files, among them common.cu; build it."""
+    """Return the path of a library of these files, including common.cu; build it."""
     runtime = [simt_runtime(flavour)] if flavour.target == "cpu" else []
     name = f"{name}_check" if flavour.check else name
     return _link(name, files, flavour, runtime)
@@ -166,7 +166,7 @@ def simt_runtime(flavour: Flavour) -> Path:
     return _runtimes[key]
 
 
-# Every library needs the runtime, whose hash covers a hundred files.
+# Cached, since every library needs the runtime, whose hash covers a hundred files.
 _runtimes: dict[tuple[Any, ...], Path] = {}
 
 
@@ -254,7 +254,7 @@ def _make_command(source: Path, flavour: Flavour) -> list[str]:
     # as on a GPU.
     plain = ["-O3" if source.suffix == ".cu" else "-O2", "-fno-math-errno", *fibers]
     plain += ["-ffp-contract=off", "-fno-gnu-unique", "-fopenmp", PLAIN_LIBRARY]
-    # If a thread's stack overflows, it reaches the guard page.
+    # With this flag, a stack that overflows always reaches the guard page.
     plain += ["-fstack-clash-protection"]
     plain += ["-fwrapv"]  # an overflowing int wraps, as on a GPU
     # g++ reads the rewritten text from a pipe, so -iquote names the source's folder.
@@ -265,7 +265,7 @@ def _make_command(source: Path, flavour: Flavour) -> list[str]:
 
 
 def _sanitizer_flags(flavour: Flavour) -> list[str]:
-    """Return g++'s flags for a sanitizer that is informed of fiber switches."""
+    """Return g++'s flags for a sanitizer; the runtime informs it of fiber switches."""
     if not flavour.sanitize:
         return []
     flags = [f"-fsanitize={flavour.sanitize}", "-fno-sanitize-recover=all"]
@@ -275,7 +275,7 @@ def _sanitizer_flags(flavour: Flavour) -> list[str]:
 def own_flags(source: Path, compiler: str = "nvcc") -> list[str]:
     """Return the flags that a source file adds for `compiler`, "nvcc" or "g++".
 
-    A file adds them by a line such as "/* nvcc: -Xptxas=-O1 */". Kernels use "g++" if
+    A file adds them in a line such as "/* nvcc: -Xptxas=-O1 */". Kernels use "g++" if
     their CPU version compiles slowly; plain C uses it to align loops.
     """
     line = rf"^/\* {re.escape(compiler)}: (.*) \*/$"
@@ -290,7 +290,7 @@ def _compile_object(source: Path, flavour: Flavour) -> Path:
     if store.has_file(target):
         for path in (target, _warnings_path(target)):
             with contextlib.suppress(FileNotFoundError):
-                os.utime(path)  # now it counts as used; prune() deletes the oldest
+                os.utime(path)  # mark it as used: prune() deletes the oldest
         return target
     if flavour.target == "cpu" and source.suffix == ".cu":
         text = rewriter.rewrite(source.read_text(), str(source))

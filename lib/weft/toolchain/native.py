@@ -90,7 +90,7 @@ def _load_functions(path: Path) -> Any:
 class Library:
     """One op's library on one target.
 
-    path: an existing library to open instead of the checkout's
+    path: an existing library to open instead of the library in the checkout
     """
 
     def __init__(self, op: str, target: str, path: Path | None = None):
@@ -99,7 +99,7 @@ class Library:
         self.ffi = ffi
         self.C = _load_functions(self.path)
         self.rungs = self._read_rungs()
-        # Earlier results of rung().
+        # Cached results of rung().
         self._chosen: dict[tuple[str | None, str], Rung] = {}
         if _threads:
             self.call("weft_set_threads", _threads)
@@ -310,10 +310,10 @@ def _describe_old_gpu(needs: int) -> str:
 
 
 def describe_needs(op: str, names: Iterable[str] = ()) -> str:
-    """Return which rungs of an op require which compute capability, as a sentence.
+    """Return a sentence on the compute capability that each rung of an op requires.
 
-    names: the rungs; none: all that run on a GPU. The current GPU, if there is one, is
-    compared with them.
+    names: the rungs; by default, all that run on a GPU. If the current GPU lacks one of
+    these capabilities, the sentence also states its own.
     """
     wanted = set(names)
     groups: dict[int, list[str]] = {}

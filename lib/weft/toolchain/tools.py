@@ -58,7 +58,7 @@ class Crew:
         return child
 
     def end(self) -> None:
-        """Kill the running compilers, and start no other."""
+        """Kill the running compilers, and prevent new ones from starting."""
         with self.lock:
             self.ended = True
             for child in list(self.running):
@@ -70,7 +70,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run a compiler to its end; return its output and its exit status.
 
-    folder: the compiler's working directory; None is the current directory. Raises
+    folder: the compiler's working directory; by default the current one. Raises
     BuildError if the compiler does not start, exceeds WEFT_COMPILE_SECONDS (600), is
     ended by a signal, or fails because the disk is full. Ctrl-C ends the compiler.
     """
@@ -132,8 +132,8 @@ def make_pool() -> Iterator[concurrent.futures.Executor]:
 def version_of(compiler: str, flags: Sequence[str] = ()) -> str:
     """Return a compiler's version message and a description of this machine.
 
-    flags: if one of them is -march=native or the like, the processor's features belong
-    to the description. Other objects can be used on a similar machine.
+    flags: with -march=native or a similar flag, the description includes the
+    processor's features. Without such a flag, similar machines can share objects.
     """
     is_native = any(flag.endswith("=native") for flag in flags)
     return _read_version(compiler) + (cpu_flags() if is_native else "")
@@ -325,7 +325,7 @@ def disassemble(cubin: bytes, lines: bool = False) -> str:
 def find_disassembler() -> str:
     """Return the path of a disassembler; raise BuildError if there is none.
 
-    It is searched for on PATH, in the toolkit, in pip's packages and in Triton.
+    The search covers PATH, the toolkit, pip's packages and Triton.
     """
     from cuda import pathfinder
 

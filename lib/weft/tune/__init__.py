@@ -11,9 +11,9 @@ sources     kernels whose constants can be set: CUDA C, a Python kernel;
             plain_c: C without a GPU
 right       check against the reference, before any timing
 session     all steps in sequence, and the results of earlier calls; compiles
-            candidates, leaves out those with too few warps, and times them in turn
-tuned       all combinations but those that `where` or a launch excludes; the
-            winner; picture: drawings of them
+            candidates, excludes those with too few warps, and times the others
+tuned       the combinations that neither `where` nor a launch excludes; the
+            winner; picture: drawings of both
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def autotune(
     again. progress: whether to show progress bars.
 
     A CUDA kernel's time on a CPU is meaningless, so candidates are then only pruned
-    (as for the GPU of arch sm_90) and checked. Ctrl-C during the timing returns the
+    (as for a GPU with sm_90) and checked. Ctrl-C during the timing returns the
     results so far. Raises ArgumentError for invalid arguments, or if no candidate is
     left; CompileError if none compiles; Mismatch if all are wrong.
     """

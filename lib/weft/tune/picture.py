@@ -1,4 +1,4 @@
-"""Draw a tuning result: time over each constant, and over two of them."""
+"""Draw a tuning result: time against each constant, and against two constants."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ..timing.results import Row
 if TYPE_CHECKING:
     from .tuned import Tuned
 
-ACROSS = 5  # panels in a row
+ACROSS = 5  # number of panels in a row
 
 
 class TuningPicture(Figure):
@@ -106,12 +106,12 @@ def draw_heat(tuned: Tuned, x: str, y: str) -> TuningPicture:
 
 
 def _scale(axes: Axes, times: list[float]) -> None:
-    """Scale times from 0, or on a log axis if far apart; leave room for labels."""
+    """Start the time axis at 0, or make it logarithmic; leave room for labels."""
     low, high = min(times), max(times)
     if high < 4 * low:
         axes.set_ylim(-0.14 * high, 1.08 * high)
         ticks = [tick for tick in axes.get_yticks() if 0 <= tick <= 1.08 * high]
-        axes.set_yticks(ticks)  # a time below 0 makes no sense
+        axes.set_yticks(ticks)  # no time is below 0
         return
     axes.set_yscale("log")
     axes.set_ylim(low / (high / low) ** 0.25, high * 1.2)

@@ -1,8 +1,8 @@
 """A plain C function as a Python callable: a tunable kernel that needs no GPU.
 
-It is compiled like the lab's own C (-O3 for this processor, OpenMP), or loaded from the
-cache. Arrays are checked like a kernel's, but the function's accesses are not: an
-access outside an array may crash the process.
+The function is compiled like the lab's own C (-O3 for this processor, OpenMP), or
+loaded from the cache. Arrays are checked like a kernel's, but the function's accesses
+are not: an access outside an array may crash the process.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class CFunction:
         except Exception as error:  # cffi's parser raises several kinds of exceptions
             first = str(error).splitlines()[0]
             raise ArgumentError(f"{kind.name}: cffi cannot parse it: {first}") from None
-        # This object keeps the library open as long as the function exists.
+        # The library stays open while this object exists.
         self._library = ffi.dlopen(str(path))
         self._call = getattr(self._library, kind.name)
         self._types = [*ffi.typeof(self._call).args]
@@ -68,7 +68,7 @@ class CFunction:
 
 
 def is_c(text: str) -> bool:
-    """Return whether a text is plain C, not CUDA C, and defines a callable function."""
+    """Return whether `text` is plain C, not CUDA C, and defines a callable function."""
     code = scanner.blank_comments(text)
     return "__global__" not in code and bool(_DEFINED.search(code))
 

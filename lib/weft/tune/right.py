@@ -193,10 +193,10 @@ class ReferenceAnswer:
     def _estimate_terms(self, name: str) -> float:
         """Estimate the largest number of products summed into an element.
 
-        It is the product of the sides that the inputs have and the output lacks. Each
-        side counts once. The product is k for c (m,n) = a (m,k) @ b (k,n). The largest
-        whole number among the arguments is an upper limit, which replaces the product
-        for flat arrays.
+        The estimate is the product of the sides that the inputs have and the output
+        lacks. Each side counts once. The product is k for c (m,n) = a (m,k) @ b (k,n).
+        The largest whole number among the arguments is an upper limit, which replaces
+        the product for flat arrays.
         """
         args = self.arguments
         sides = Counter(
@@ -211,10 +211,11 @@ class ReferenceAnswer:
         return min(count, max(integers)) if integers else count
 
     def _estimate_fan_in(self, reference: Call, name: str) -> int:
-        """Estimate how many of one input's elements affect an output element.
+        """Estimate the number of one input's elements that affect an output element.
 
-        This is used if the sides show no sum, as for a softmax. The method changes the
-        middle element of an input and counts the output elements that then differ.
+        This estimate is used if the sides show no sum, as for a softmax. The method
+        changes the middle element of an input and counts the output elements that then
+        differ.
         """
         args, want, largest = self.arguments, self.want[name], 1
         for other, value in zip(args.names, args.values):
@@ -268,7 +269,7 @@ class Fenced:
 
 
 def _convert_tensor(value: Any) -> Any:
-    """Return an array as a torch tensor on the same memory, other values unchanged."""
+    """Return an array as a torch tensor on the same memory; return others unchanged."""
     if isinstance(value, torch.Tensor):
         return value.detach()
     if isinstance(value, np.ndarray):

@@ -6,8 +6,8 @@ pruned and cleared together with all other files of the cache.
 
 ptxas reports a kernel's registers and shared memory, which limit the number of its
 warps on a multiprocessor. If no warp fits, the kernel cannot be launched. If a kernel
-has far fewer warps than other candidates, all of its warps often wait for memory at
-once.
+has far fewer warps than other candidates, all of its warps often wait for memory
+simultaneously.
 
 Timing is by successive halving: all candidates run for a short time, the slower half is
 dropped, the others run twice as long, etc. (Karnin, Koren and Somekh, ICML 2013;
@@ -69,7 +69,7 @@ def read(path: Path) -> dict[str, Any] | None:
 
 
 def write(path: Path, found: dict[str, Any]) -> None:
-    """Write the complete file or none; without it, the next call measures again."""
+    """Write the file completely or not at all; without it, the next call measures."""
     with contextlib.suppress(OSError):
         store.write(path, json.dumps(found))
         store.prune_at_exit()

@@ -95,7 +95,7 @@ def _describe_unused(code: str, name: str, defined: bool) -> str:
 def with_globals(
     function: types.FunctionType, constants: Mapping[str, Any]
 ) -> types.FunctionType:
-    """Return the function with other values for names from outside it.
+    """Return the function with other values for names that it does not define itself.
 
     The names belong to its module or enclosing scope. Called functions are converted
     too. Raises ArgumentError for a name that none of these functions uses.
@@ -423,7 +423,7 @@ def _choose_kernel(module: Module, name: str | None) -> Kernel:
 
 
 def _is_maker(function: Callable[..., Any], space: Mapping[str, Any]) -> bool:
-    """Return whether a function accepts the constants, like a maker of kernels."""
+    """Return whether a function accepts the constants, as a maker of kernels does."""
     parameters = parameters_in(function)
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
     return takes_any or set(space) <= {p.name for p in parameters}

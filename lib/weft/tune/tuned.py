@@ -33,7 +33,7 @@ STATES = ("timed", "dropped", "right", "wrong", "pruned", "ready")
 
 @dataclass(frozen=True)
 class Tuned:
-    """The result of autotune(): best(*args) launches the winner in its grid and block.
+    """The result of autotune(): best(*args) launches the winner with its launch shape.
 
     The arrays must have the tuned shapes. name: the kernel's name. constants: the
     winner's constants; kernel: the winner, for launches with another grid; run: the
@@ -83,7 +83,7 @@ class Tuned:
         return self.row["us"]
 
     def plot(self) -> Any:
-        """Draw time over each constant: a panel for each, with a dot per candidate."""
+        """Draw time against each constant, in one panel each; a dot is a candidate."""
         # Imported lazily: matplotlib is slow to import.
         from .picture import draw_strips
 
@@ -116,7 +116,7 @@ class Tuned:
         )
 
     def notes(self) -> list[str]:
-        """Return lines with the excluded candidates by reason, and the wrong ones."""
+        """Return lines that list the excluded candidates by reason, and wrong ones."""
         lines = []
         excluded = {k: v for k, v in self.counts.items() if k != "wrong"}
         if excluded:
@@ -165,7 +165,7 @@ class Tuned:
 def rows_of(
     name: str, candidates: Sequence[Candidate], target: str, precision: str | None
 ) -> list[Row]:
-    """Return a row for each candidate, the best first."""
+    """Return a row for each candidate, with the best row first."""
     device = device_name(target)
     empty = dict.fromkeys(("timer", "us", "us_low", "us_high", "us_mean"))
     rows = []

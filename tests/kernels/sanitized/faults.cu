@@ -1,4 +1,4 @@
-/* faults.cu -- one fault for each sanitizer, behind a barrier: on a fiber. */
+/* faults.cu -- one fault for each sanitizer, after a barrier: on a fiber. */
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 __global__ void overrun(int *x, int n) {

@@ -303,7 +303,7 @@ CHECK(what_a_pointer_is) {
     EXPECT(a.type == cudaMemoryTypeHost);
     EXPECT(!cudaPointerGetAttributes(&a, &own));
     EXPECT(a.type == cudaMemoryTypeUnregistered && !a.devicePointer);
-    // The address just past the array's end.
+    // Look up the address just past the array's end.
     EXPECT(!cudaPointerGetAttributes(&a, device + 4));
     EXPECT(a.type == cudaMemoryTypeUnregistered);
     EXPECT(!cudaFree(device) && !cudaFree(managed) && !cudaFreeHost(pinned));

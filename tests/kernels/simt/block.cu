@@ -34,7 +34,7 @@ EXPORT int run_neighbour_without_barrier(int *out) {
     return cudaGetLastError();
 }
 
-/* Threads from `stay` on return before the barriers of the others. */
+/* Threads at or above `stay` return before the barriers of the others. */
 static __global__ void early_return(int *out, int stay) {
     __shared__ int sum;
     if ((int)threadIdx.x >= stay) return;
@@ -63,7 +63,7 @@ EXPORT int run_leave_one_by_one(int *left, int threads) {
     return cudaGetLastError();
 }
 
-/* Votes of three successive barriers: count, any, all. */
+/* Store the votes of three successive barriers: count, any, all. */
 static __global__ void barrier_votes(int *out) {
     const int t = threadIdx.x, n = blockDim.x;
     const int count = __syncthreads_count(t % 3 == 0);
@@ -86,7 +86,7 @@ static __device__ int reversed(int value) {
     return buffer[blockDim.x - 1 - threadIdx.x];
 }
 
-/* Several shared arrays in one declaration, in several, and in a callee. */
+/* Use several shared arrays in one declaration, in several, and in a callee. */
 static __global__ void many_arrays(int *out) {
     __shared__ int a[32][33], b[4], c;
     __shared__ struct {
@@ -137,7 +137,7 @@ EXPORT int run_templates(float *f, double *d, const float *x, int blocks) {
     return cudaGetLastError();
 }
 
-/* Every thread writes its indices: n = gridDim * blockDim rows of 12. */
+/* Write every thread's indices: n = gridDim * blockDim rows of 12. */
 __global__ void who(unsigned *out) {
     const unsigned block =
         (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
@@ -185,7 +185,7 @@ struct Numbers {
     int of[40];
 };
 
-/* Parameters of any type are converted at the call, once. */
+/* Parameters of any type are converted once, at the call. */
 static __global__ void typed(float *out, Numbers numbers, double third,
                              const char *none, unsigned char small) {
     numbers.of[threadIdx.x] += none == NULL;

@@ -8,7 +8,7 @@
 #define EXPORT extern "C" __attribute__((visibility("default")))
 namespace cg = cooperative_groups;
 
-/* Per thread: its ranks in its block, its tile of SIZE and the tile's half. */
+/* Store a thread's ranks in its block, its tile of SIZE and the tile's half. */
 template <int SIZE> static __global__ void ranks(int *out) {
     cg::thread_block block = cg::this_thread_block();
     cg::thread_block_tile<SIZE> tile = cg::tiled_partition<SIZE>(block);
@@ -33,7 +33,7 @@ EXPORT int run_ranks(int *out, int blocks, int x, int y) {
     return cudaGetLastError();
 }
 
-/* The sum over a group of any kind, as in NVIDIA's first article. */
+/* Return the sum over a group of any kind, as in NVIDIA's first article. */
 static __device__ int sum_of(cg::thread_group g, int *part, int value) {
     const int rank = g.thread_rank();
     for (int step = g.size() / 2; step > 0; step /= 2) {
@@ -68,7 +68,7 @@ struct Wide {
     double a[3];
 };
 
-/* Tiles on two sides of a branch run different numbers of collectives. */
+/* Tiles on the two sides of a branch run different numbers of collectives. */
 template <int SIZE> static __global__ void tiles(int *out, double *wide) {
     const int t = threadIdx.x;
     auto tile = cg::tiled_partition<SIZE>(cg::this_thread_block());
@@ -129,7 +129,7 @@ EXPORT int run_reductions(int *out, float *f, const int *x, int threads) {
     return cudaGetLastError();
 }
 
-/* Threads whose numbers exceed the limit get their places by one atomic. */
+/* Threads whose numbers exceed the limit get their places with one atomic. */
 static __global__ void keep(int *out, int *count, const int *x, int limit) {
     const int t = blockIdx.x * blockDim.x + threadIdx.x;
     if (x[t] > limit) {
@@ -174,7 +174,7 @@ EXPORT int run_coalesced(int *out) {
     return cudaGetLastError();
 }
 
-/* A block copies its row into shared memory and back, reversed. */
+/* Each block copies its row into shared memory and back, reversed. */
 static __global__ void reversed(int *out, const int *x, int n) {
     extern __shared__ int row[];
     auto block = cg::this_thread_block();
@@ -189,8 +189,8 @@ EXPORT int run_reversed(int *out, const int *x, int n, int blocks) {
     return cudaGetLastError();
 }
 
-/* Three rounds in which each thread of the grid reads what its neighbour,
- * possibly of another block, wrote in the previous round. */
+/* Run three rounds. In each, every thread of the grid reads the number that its
+ * neighbour, possibly in another block, wrote in the previous round. */
 static __global__ void rounds(int *out) {
     cg::grid_group grid = cg::this_grid();
     const int n = grid.size(), t = grid.thread_rank();

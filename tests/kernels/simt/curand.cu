@@ -5,7 +5,7 @@
 #define EXPORT extern "C" __attribute__((visibility("default")))
 typedef unsigned long long u64;
 
-/* One thread for each (seed, sequence, offset): a row of 18 numbers. */
+/* Write a row of 18 numbers per (seed, sequence, offset) and thread. */
 template <class State>
 static __global__ void numbers(double *out, const u64 *from, int n) {
     const int t = blockIdx.x * blockDim.x + threadIdx.x;

@@ -20,7 +20,7 @@ static __global__ void atomics(int *i, unsigned *u, unsigned long long *l,
     atomicAdd(f, 1.0f);
     atomicAdd(d, 0.5);
     int old = i[5], seen;
-    do { // the maximum, by a loop of compare-and-swaps
+    do { // compute the maximum in a compare-and-swap loop
         seen = old;
         old = atomicCAS(&i[5], seen, max(seen, 7 * t));
     } while (old != seen);
@@ -33,7 +33,7 @@ EXPORT int run_atomics(int *i, unsigned *u, unsigned long long *l, float *f,
     return cudaGetLastError();
 }
 
-/* A lock and a ticket that threads of one block wait for. */
+/* Threads of one block wait for a lock and for a ticket. */
 static __global__ void locks(int *total, int *order) {
     __shared__ int lock, ticket;
     if (threadIdx.x == 0) lock = ticket = 0;
@@ -100,7 +100,7 @@ EXPORT int run_weighted(float *out, const float4 *x, int n) {
     return cudaGetLastError();
 }
 
-/* One number per function, from one thread. */
+/* Store one number per function, with one thread. */
 static __global__ void functions(float *f, int *i) {
     const float x = 0.75f;
     *f++ = min(x, 2.0f), *f++ = max(x, 2.0f),

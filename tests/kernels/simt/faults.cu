@@ -156,7 +156,7 @@ EXPORT int run_chain(int *data, int n) {
     return cudaGetLastError();
 }
 
-/* Two blocks that wait for each other. */
+/* Two blocks wait for each other. */
 static __global__ void ping_pong(volatile int *data, int turns) {
     const int me = blockIdx.x;
     for (int i = 0; i < turns; i++) {
@@ -173,7 +173,7 @@ EXPORT int run_ping_pong(int *data, int blocks, int turns) {
 
 /* ---- cooperative launches ----------------------------------------------- */
 
-/* Rounds in which block b adds what block b + 1 wrote in the previous round. */
+/* In each round, block b adds the number of block b + 1 from the last round. */
 static __global__ void rotate(int *out, int *data, int rounds) {
     const int b = blockIdx.x, n = gridDim.x, t = threadIdx.x;
     for (int i = 0; i < rounds; i++) {

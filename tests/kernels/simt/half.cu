@@ -25,14 +25,14 @@ template <class T> static __global__ void widened(float *out, const T *x) {
     out[i] = widen(x[i]);
 }
 
-/* n numbers, rounded. */
+/* Round n numbers. */
 template <class T>
 static __global__ void narrowed(T *out, const float *x, int n) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) out[i] = narrow(x[i], T());
 }
 
-/* Eleven operations on three numbers each. */
+/* Perform eleven operations on three numbers each. */
 template <class T>
 static __global__ void arithmetic(T *out, const T *a, const T *b, const T *c,
                                   int n) {
@@ -53,7 +53,7 @@ static __global__ void arithmetic(T *out, const T *a, const T *b, const T *c,
     row[10] = -x;
 }
 
-/* Comparisons as bits: == != < > <= >= equ ltu geu nan. */
+/* Store comparisons as bits: == != < > <= >= equ ltu geu nan. */
 template <class T>
 static __global__ void comparisons(int *out, const T *a, const T *b, int n) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -108,7 +108,7 @@ EXPORT int run_directed(u16 *out, const double *x, int n) {
     return cudaGetLastError();
 }
 
-/* Conversions to integers and back. */
+/* Convert numbers to integers and back. */
 static __global__ void integers(int *out, u16 *bits, const half *x,
                                 const long long *n) {
     const int i = threadIdx.x;
@@ -134,8 +134,8 @@ EXPORT int run_integers(int *out, u16 *bits, const half *x, const long long *n,
     return cudaGetLastError();
 }
 
-/* The dot product of two vectors of pairs, summed by shuffles and an atomic;
- * other operations on pairs. */
+/* Compute the dot product of two vectors of pairs with shuffles and an atomic,
+ * and other operations on pairs. */
 static __global__ void pairs(half *total, half2 *pair, float *out,
                              const half2 *a, const half2 *b) {
     const int t = threadIdx.x;

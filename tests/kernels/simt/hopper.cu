@@ -60,9 +60,9 @@ EXPORT int run_one_piece(char *out, const char *in, int bytes) {
     return cudaGetLastError();
 }
 
-/* Store rows of numbers, twice the loaded ones, through a ring: x (rows,cols)
- * comes by boxes of ROWS x 32 floats. The last warp fills, two warps double,
- * and then the first thread stores. */
+/* Store twice the loaded numbers, through a ring: x (rows,cols) arrives in
+ * boxes of ROWS x 32 floats. The last warp fills the ring, two warps double the
+ * numbers, and then the first thread stores them. */
 static __global__ void __launch_bounds__(CONSUMERS + 32)
     doubled(const __grid_constant__ tensor_map to,
             const __grid_constant__ tensor_map from, int boxes) {

@@ -37,7 +37,7 @@ EXPORT int run_opt_in(int *out, int bytes) {
     return error;
 }
 
-/* Two arrays that are too large only together. */
+/* Declare two arrays that are too large only together. */
 static __global__ void too_much_static(int *out) {
     __shared__ int a[8192], b[1];
     __shared__ int c[8192];
@@ -75,6 +75,19 @@ EXPORT int run_wait_for_ever(int *flag) {
     return cudaGetLastError();
 }
 
+/* Count the blocks, and wait until all of them are counted. */
+static __global__ void meet_all_blocks(int *count) {
+    if (threadIdx.x) return;
+    atomicAdd(count, 1);
+    while (atomicAdd(count, 0) < (int)gridDim.x) {
+    }
+}
+
+EXPORT int run_meeting(int *count, int blocks, int threads) {
+    meet_all_blocks<<<blocks, threads>>>(count);
+    return cudaGetLastError();
+}
+
 static __device__ __noinline__ int deep(volatile int *flag, int n) {
     volatile char frame[256];
     frame[n % 256] = (char)n;
@@ -106,7 +119,7 @@ EXPORT int run_nested(int *count) {
     return direct + 1000 * cudaGetLastError();
 }
 
-/* The host side; returns the number of the first line that fails. */
+/* The host's checks return the number of the first line that fails. */
 #define EXPECT(condition) \
     if (!(condition)) return __LINE__
 EXPORT int run_host_api(void) {

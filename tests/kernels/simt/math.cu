@@ -5,7 +5,7 @@
 #define EXPORT extern "C" __attribute__((visibility("default")))
 typedef unsigned long long u64;
 
-/* CUDA's own functions and some of the C library's, of one number. */
+/* Call CUDA's own functions and some of the C library's with one number. */
 static __global__ void doubles(double *out, const double *x, int n) {
     const int t = blockIdx.x * blockDim.x + threadIdx.x;
     if (t >= n) return;
@@ -41,7 +41,7 @@ EXPORT int run_doubles(double *out, const double *x, int n) {
     return cudaGetLastError();
 }
 
-/* The same under their names for float, and overloads. */
+/* Call the same functions by their float names, and overloads. */
 static __global__ void floats(float *out, const float *x, int n) {
     const int t = blockIdx.x * blockDim.x + threadIdx.x;
     if (t >= n) return;
@@ -77,7 +77,7 @@ EXPORT int run_floats(float *out, const float *x, int n) {
     return cudaGetLastError();
 }
 
-/* Per pair x, y: + - * / fma 1/x sqrt, each rounded in four ways. */
+/* For each pair x, y: + - * / fma 1/x sqrt, each rounded in four ways. */
 #define ROUNDED(row, mode)       \
     row[0] = ADD(mode)(x, y);    \
     row[1] = SUB(mode)(x, y);    \
@@ -140,7 +140,7 @@ EXPORT int run_rounded(float *f, double *d, const float *fa, const float *fb,
     return cudaGetLastError();
 }
 
-/* From floating point to integers and back, with values out of range. */
+/* Convert floating point to integers and back, with values out of range. */
 static __global__ void conversions(long long *out, float *back, const double *x,
                                    const long long *n) {
     const double d = x[threadIdx.x];
@@ -197,7 +197,7 @@ EXPORT int run_bits(unsigned *out, const unsigned *a, const unsigned *b,
     return cudaGetLastError();
 }
 
-/* min() and max() of mixed types, abs() and tests of all types. */
+/* Call min() and max() with mixed types, abs() and tests with all types. */
 static __global__ void overloads(double *out) {
     const float f = -1.5f, nan = __int_as_float(0x7fffffff);
     const double d = -2.5;

@@ -3,8 +3,8 @@
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
-/* Per step of each tile: its number of computations, and its block. Per cut
- * tile: the number of pieces for which its last block waits. */
+/* Store, for each step of each tile, its number of computations and its block;
+ * for each cut tile, the number of pieces for which its last block waits. */
 static __global__ void pieces(int *made, int *block, int *expected,
                               const struct work w) {
     const int count = pieces_of_block(w);

@@ -1,5 +1,5 @@
 /* unwaited.cu -- copies and products with and without a wait: operations that
- * are late on a GPU are also late here, without the watch build. */
+ * are late on a GPU are also late here, even without the watch build. */
 #include "matmul/wgmma.cuh"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))

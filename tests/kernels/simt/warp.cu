@@ -34,7 +34,7 @@ static __device__ float warp_sum(float v) {
     return v;
 }
 
-/* Sums of blocks, with a warp primitive that only the first warp calls. */
+/* Sum over blocks, with a warp primitive that only the first warp calls. */
 static __global__ void two_level_sum(float *out, const float *x) {
     __shared__ float part[32];
     const int t = threadIdx.x, lane = t % warpSize, warp = t / warpSize;
@@ -52,7 +52,7 @@ EXPORT int run_two_level_sum(float *out, const float *x, int blocks,
     return cudaGetLastError();
 }
 
-/* Two halves of a warp run different numbers of shuffles, side by side. */
+/* The two halves of a warp run different numbers of shuffles in parallel. */
 static __global__ void partial_masks(int *out) {
     const int lane = threadIdx.x % 32;
     int v = threadIdx.x;
@@ -71,7 +71,7 @@ EXPORT int run_partial_masks(int *out, int threads) {
     return cudaGetLastError();
 }
 
-/* Per thread: ballot, any, all, any of no votes, all of true votes. */
+/* Store per thread: ballot, any, all, any of no votes, all of true votes. */
 static __global__ void votes(unsigned *out) {
     const int t = threadIdx.x;
     unsigned *row = out + 5 * t;
@@ -98,7 +98,7 @@ EXPORT int run_lanes_leave(unsigned *out, int threads) {
     return cudaGetLastError();
 }
 
-/* The active lanes: all, then the two sides of a branch. */
+/* Store the active lanes: all, then those on the two sides of a branch. */
 static __global__ void active(unsigned *out) {
     unsigned *row = out + 2 * threadIdx.x;
     row[0] = __activemask();

@@ -4,8 +4,8 @@
 #define EXPORT extern "C" __attribute__((visibility("default")))
 using namespace nvcuda;
 
-/* d = 2 (a/2 b + c) by each warp of the block, with a's rows lda apart and so
- * on; warp w takes the w-th of consecutive matrices. */
+/* Each warp computes d = 2 (a/2 b + c), with a's rows lda apart and so on. Warp
+ * w takes the w-th of consecutive matrices. */
 template <class T, class Stored, class C, int m, int n, int k, class A, class B>
 static __global__ void product(C *d, const Stored *a, const Stored *b,
                                const C *c, int lda, int ldb, int ldc,
@@ -68,7 +68,7 @@ EXPORT int run_rounded(float *out, const float *x, int n) {
     return cudaGetLastError();
 }
 
-/* A load for which one thread passes invalid arguments. */
+/* Load with invalid arguments from one thread. */
 static __global__ void misused(float *x, int ldm, int skew, int own, int gone) {
     wmma::fragment<wmma::accumulator, 16, 16, 16, float> f;
     if ((int)threadIdx.x >= 32 - gone) return;

@@ -328,7 +328,7 @@ CASE(last_block) {
     last_block<<<16, 64>>>(memory, memory + 64, memory + 32);
 }
 
-__global__ void all_fence(int *m) { // all threads write and fence, one counts
+__global__ void all_fence(int *m) { // all threads write and fence; one counts
     __shared__ bool last;
     int *parts = m + 1024;
     parts[blockIdx.x * 64 + TID] = TID;

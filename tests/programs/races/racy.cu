@@ -325,8 +325,8 @@ __global__ void arrive_only(int *out) {
 }
 CASE(arrive_only) { arrive_only<<<1, 64>>>(memory); }
 
-// The last thread to arrive continues at once. The others' wait orders what it
-// did before it arrived, and not what it has done since.
+// The last thread to arrive continues immediately. The others' wait orders its
+// work before the arrival, but not its later work.
 __global__ void one_phase_short(int *out) {
     __shared__ cuda::barrier<cuda::thread_scope_block> bar;
     __shared__ int s[64];

@@ -24,7 +24,7 @@ def maximum_first(out, a, cols):
     row = most
     for half in range(5):
         row = max(row, cuda.shfl_xor_sync(0xFFFFFFFF, row, 1 << half))
-    total *= math.exp(most - row)  # a lane without numbers has 0 * exp(-inf)
+    total *= math.exp(most - row)  # a lane without numbers computes 0 * exp(-inf)
     for half in range(5):
         total += cuda.shfl_xor_sync(0xFFFFFFFF, total, 1 << half)
     for col in range(lane, cols, 32):

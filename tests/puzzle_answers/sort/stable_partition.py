@@ -40,7 +40,7 @@ def by_two_bits(out, a, n):
         place = cuda.popc(zeros & cuda.lanemask_lt())
         if (x >> bit) & 1 == 1:
             place = cuda.popc(zeros) + cuda.popc(ones & cuda.lanemask_lt())
-        # The lane at each place looks for the lane that goes there.
+        # The lane at each place searches for the lane whose number goes there.
         source = 0
         for other in range(32):
             if cuda.shfl_sync(0xFFFFFFFF, place, other) == lane:

@@ -13,7 +13,7 @@ def dot_tree(out, a, b, n):
     i = cuda.threadIdx.x
     s[i] = a[i] * b[i] if i < n else float32(0)
     cuda.syncthreads()
-    half = 4  # by the puzzle's text, there are 8 threads for any n
+    half = 4  # the puzzle's text promises 8 threads for any n
     while half > 0:
         if i < half:
             s[i] += s[i + half]

@@ -6,7 +6,7 @@
 
 namespace cooperative_groups {
 
-/* Combine the values of all ranks up to and including this thread's by op(). */
+/* Combine the values of ranks 0 to thread_rank(), inclusive, with op(). */
 template <class Group, class T, class Op = plus<T>>
 SIMT_INLINE T inclusive_scan(const Group &g, T value, Op op = {}) {
     const unsigned size = g.size(), rank = g.thread_rank();
@@ -17,7 +17,7 @@ SIMT_INLINE T inclusive_scan(const Group &g, T value, Op op = {}) {
     return value;
 }
 
-/* Combine the values of all ranks below this thread's by op(). Returns T() for
+/* Combine the values of all ranks below this thread's with op(). Return T() for
  * rank 0. */
 template <class Group, class T, class Op = plus<T>>
 SIMT_INLINE T exclusive_scan(const Group &g, T value, Op op = {}) {

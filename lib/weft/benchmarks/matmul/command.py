@@ -142,7 +142,7 @@ def time_mine(
 
 
 def merged(path: str | Path, rows: list[Row]) -> list[Row]:
-    """Return merge_rows(), without rows of products in an older format."""
+    """Return the result of merge_rows(), without products in an older format."""
     both = merge_rows(path, rows, _row_key, _place)
     return [row for row in both if row["op"] == "peak" or "race" in row]
 

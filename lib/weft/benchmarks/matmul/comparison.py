@@ -156,7 +156,7 @@ def _find_worst(rows: Sequence[Row], precision: str) -> Iterator[Row]:
 
 
 def _find_our_fastest(rows: Sequence[Row], precision: str) -> Iterator[Row]:
-    """Yield our fastest row of each size and layout, if an opponent ran too."""
+    """Yield our fastest row of each size and layout, if an opponent also ran."""
     groups: dict[tuple, list[Row]] = {}
     for row in rows:
         if row["race"] == precision:

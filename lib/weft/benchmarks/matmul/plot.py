@@ -1,7 +1,7 @@
 """Draw the matmul ladder, from the rows of `weft bench matmul`.
 
     ladder_plot(rows)       every rung in percent of cuBLAS (on a CPU: of torch.mm)
-    size_plot(rows)         TFLOP/s over the sizes: our best and the opponents
+    size_plot(rows)         TFLOP/s against size: our best and the opponents
 
 roofline.py draws the roofline. `committed`, results from bench.read_json(), is drawn as
 hollow marks with card and date; the default is notebooks/results/. The reader's row
@@ -100,7 +100,7 @@ def size_plot(
     committed: Iterable[ResultFile] | None = None,
     precisions: Sequence[str] = (),
 ) -> Figure:
-    """Draw a panel for each precision: TFLOP/s over the side of cubes, with bands.
+    """Draw a panel for each precision: TFLOP/s against the side of cubes, with bands.
 
     precisions: () draws all in the rows. 3xtf32 is compared with fp32's opponent. Sides
     that are not multiples of 4 have marks without a line. They are slower and so close
@@ -302,7 +302,7 @@ def _find(rows: Iterable[Row], key: tuple) -> Row | None:
 
 
 def name_of(row: Row) -> str:
-    """Return the name beside a mark."""
+    """Return the name to write next to a row's mark."""
     if row["impl"] in PEERS:
         return f"{PEERS[row['impl']]} {row['precision']}"
     return f"Numba {row['rung']}" if row["impl"] == "numba" else row["rung"]

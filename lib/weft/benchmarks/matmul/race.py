@@ -165,7 +165,7 @@ TIMER = {"cuda": "graph", "cpu": "wall"}
 LONGEST = {"cuda": 0.5, "cpu": 2.5}  # time limit in seconds for one call
 PROBE = {"cuda": "512", "cpu": "128"}  # the size at which a speed is first measured
 SECONDS = {"cuda": 0.8, "cpu": 2.0}  # seconds of timing per contender and race
-COOL_SECONDS = 5.0  # in place of SECONDS, if pauses take most of the time
+COOL_SECONDS = 5.0  # replaces SECONDS if pauses take most of the time
 # A contender SLOW times slower than the fastest, with calls of SLOW_SECONDS or more, is
 # timed only three times, since long calls vary less.
 SLOW, SLOW_SECONDS, THRICE = 5, 8e-3, 3
@@ -212,7 +212,7 @@ def race_rows(
     others: Sequence[Contender] = (),
     operands: Operands | None = None,
 ) -> list[Row]:
-    """Check, then time all contenders of a race in turn; return a row for each."""
+    """Check all contenders of a race, then time them in turn; return a row for each."""
     where = options.device
     say(f"measuring {race.size}, {race.precision}")
     with precision(race.precision):
@@ -365,7 +365,7 @@ def _make_row(
 
 
 def _sustain(one: Contender, row: Row, size: Size, options: RaceOptions) -> Row:
-    """Return the keys of a contender's time under a load without pauses."""
+    """Time a contender under a load without pauses; return the keys for its row."""
     say(f"{one.name}: a load of {options.sustain:g} s, twice")
     keys = time_sustained(one, row["us"], options.device, options.sustain)
     return keys | {"sustained_tflops": size.flop / keys["sustained_us"] / 1e6}

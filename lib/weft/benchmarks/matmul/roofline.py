@@ -1,10 +1,10 @@
-"""Draw the roofline of the matmul ladder: TFLOP/s over flops per byte.
+"""Draw the roofline of the matmul ladder: TFLOP/s against flops per byte.
 
     plot_roofline(rows)
 
 Bytes are those that must move: a and b read once and c written once. All rungs of a
 size therefore have the same x, and further traffic appears as distance from the roof.
-The right half spreads that column out: one rung beside the other, each with a letter
+The right half spreads that column out: the rungs are side by side, each with a letter
 that the list below explains. The roofs are "peak" rows among `rows` or in the cache.
 """
 
@@ -39,7 +39,7 @@ from .comparison import (
 )
 from .plot import KEY, MARKS, colour_of, name_of, write_caption
 
-# A phone shows a figure of this width, in SVG points, with text of 9 pixels.
+# A phone shows the text of a figure of this width, in SVG points, 9 pixels high.
 WIDE = 430
 LEFT, RIGHT = 3.0, 3e3  # flops per byte at the ends of the left half
 COLUMNS, LINE = 3, 15  # columns of the list, and the height of its lines

@@ -157,7 +157,7 @@ def _run_parts(device: str, measures: list[str], **options: Any) -> Iterator[lis
 
 def _parse_whole(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
-        raise ArgumentError(f"--batches {text}: expected whole numbers from 1 on")
+        raise ArgumentError(f"--batches {text}: expected whole numbers, at least 1")
     return int(text)
 
 

@@ -206,7 +206,7 @@ def _draw_steps(
     kit.name_lines(axes, names, -1.1 if best else -0.6)
     kit.hide_lines(axes)
     axes.spines["left"].set_visible(False)
-    axes.set_xlim(0, 1.42 * longest)  # room for the text behind the longest bar
+    axes.set_xlim(0, 1.42 * longest)  # room for the text after the longest bar
     work = f"batch {rows[0]['batch']}, {', '.join(precisions)}"
     axes.set_xlabel(f"{unit} per step, {work} (left is better)")
     if best:
@@ -253,7 +253,7 @@ def _draw_training(axes: Sequence[Axes], rows: Sequence[Row], smooth: int) -> No
 
 
 def _label_ends(accuracy: Axes, trained: Sequence[Row]) -> None:
-    """Write the last accuracies beside their marks, the higher one above."""
+    """Write the last accuracies next to their marks, the higher one above."""
     last = sorted(trained, key=lambda row: -row["test_accuracy"])
     for place, row in enumerate(last):
         value, look = 100 * row["test_accuracy"], BESIDE | {"color": colour_of(row)}

@@ -1,4 +1,4 @@
-"""Draw the rows of `weft bench mnist` over the batch size, and select rows to draw.
+"""Draw the rows of `weft bench mnist` against the batch size, and select rows to draw.
 
 plot_batches(rows)    µs per image, ours and PyTorch's, and their ratios
 
@@ -111,7 +111,7 @@ KINDS = {  # marks of PyTorch's kinds (TwinRung.family), from slow to fast
 
 @guard_figure
 def plot_batches(rows: Sequence[Row], committed: Iterable[ResultFile] = ()) -> Figure:
-    """Draw µs per image over the batch: ours, PyTorch's, and NVIDIA's libraries'.
+    """Draw µs per image against the batch size: ours, PyTorch's and NVIDIA's.
 
     The line of each kind shows the fastest of its variants at each batch.
     """

@@ -3,7 +3,7 @@
     plot_ladder(rows)                       the gain of each rung at one batch size
     plot_sections(rows, committed, rungs)   µs of every section, on a log axis
     plot_limits(parts, title)               a step's sections and their floors
-    plot_roofline(rows)                     TFLOP/s over flops per byte, by precision
+    plot_roofline(rows)                     TFLOP/s against flops per byte, by precision
 
 `committed`, results from JSON (bench.read_json), is drawn as hollow marks with device
 and date. Without a GPU, all marks are hollow. work.py counts flops and bytes; the times
@@ -270,7 +270,7 @@ def plot_roofline(
     committed: Iterable[ResultFile] = (),
     batches: Sequence[int] = (64, 4096),
 ) -> Figure:
-    """Draw TFLOP/s of the sections of our fastest rungs over their flops per byte.
+    """Draw TFLOP/s of our fastest rungs' sections against their flops per byte.
 
     The rows come from this machine or from the first committed results. The roofs come
     from the same machine's "roof" rows: the rates of a copy and of multiply-adds.

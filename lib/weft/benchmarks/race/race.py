@@ -8,9 +8,9 @@ takes several steps; their number depends on the time of one step. us is the med
 the turns. A contender that fails is reported and left out. A row contains one
 contender's measurements and its ratios to PyTorch.
 
-warm_twins() compiles the race's twins in advance, in one process each, into torch's own
-cache. torch.compile takes ten seconds or more per twin, and parallel processes use all
-the machine's cores. The race then finds the code in the cache.
+warm_twins() compiles the race's twins in advance, each in its own process. The race
+then finds the code in torch's cache. torch.compile takes ten seconds or more per twin,
+and parallel processes use all the machine's cores.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def warm_twins(
 
 
 def _compile_aside(job: tuple[str, int, str, list[str]]) -> str:
-    """Run compile_twins() in a process; return why it failed, or ""."""
+    """Run compile_twins() in a process; return the reason for a failure, or ""."""
     precision, batch, device, names = job
     # Each process uses one core and starts no helpers.
     env = child_environment(TORCHINDUCTOR_COMPILE_THREADS="1", OMP_NUM_THREADS="1")
@@ -154,7 +154,7 @@ def free(device: torch.device) -> None:
 
 Say = Callable[[str], object]
 
-HOST_STEPS = {"weft": 64, "torch": 4}  # steps queued at once to time the host
+HOST_STEPS = {"weft": 64, "torch": 4}  # steps queued in succession to time the host
 CHECKED = 3  # batches to compare with float64
 
 
@@ -223,8 +223,8 @@ def run_heat(
 
     rungs: our rungs; None: all that `device` runs in this precision without simulation.
     twins: PyTorch's, such as "graph nchw" (mnist/twin.py explains the names); None: the
-    finalists. Each twin is also timed without its graph. model: sizes that differ from
-    the lesson's.
+    finalists. Each twin is also timed without its graph. model: sizes of the model that
+    differ from the lesson's.
 
     The rows are those of `weft mnist` with these additional keys: host_us (the host's
     time to queue a step), peak_bytes, loss_error, gradient_error, gradient_errors

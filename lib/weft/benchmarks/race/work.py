@@ -50,7 +50,7 @@ OUTPUTS = {  # number of elements in a layer's output
     "fc2": CLASSES,
 }
 LAYERS = [*OUTPUTS]
-# flops of a step per image, forward and backward.
+# Flops of a step per image, forward and backward.
 STEP_FLOPS = sum((1 + BACK[name]) * flops for name, flops in PRODUCTS.items())
 BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
 WHOLE = 4  # bytes of a number in full precision: gradients and parameters
@@ -161,7 +161,7 @@ _FUSED = {
 
 
 def _count_layer_bytes(section: str, batch: int) -> float | None:
-    """Return the bytes of a section with a single layer in fp32, else None."""
+    """Return the bytes of a section with one layer in fp32; None for other sections."""
     direction, _, name = section.partition(".")
     if name not in OUTPUTS:
         return None

@@ -110,7 +110,7 @@ class Arena:
             region = _take(end - start + -end % alignment)
             region.source, region.nbytes = start, end - start
             top = region.base + region.room - region.nbytes
-            # The copy is aligned exactly like the array, no better.
+            # The copy is aligned exactly like the array, and not more strictly.
             region.start = top - (top - start) % alignment
             region.fill()
             self.regions.append(region)
@@ -179,8 +179,8 @@ class Arena:
 def list_alignments(source: str, types: Sequence[CScalar | None]) -> list[int]:
     """Return the alignment of each copy in bytes.
 
-    It is that of the element type, but 16 for structs, and for all copies if the cell
-    casts to vector types.
+    The alignment is that of the element type. It is 16 for structs, and for all copies
+    if the cell casts to vector types.
     """
     if _VECTOR.search(source):
         return [16] * len(types)

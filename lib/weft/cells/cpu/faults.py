@@ -2,8 +2,8 @@
 
 The module also makes two checks that g++ lacks.
 
-list_called() finds the functions of the host's system that a kernel of a cell calls. On
-a GPU they do not exist, and NVRTC refuses them, whereas g++ accepts them from any
+list_called() finds the host's system functions that a kernel of a cell calls. On a GPU,
+they do not exist, and NVRTC refuses them, whereas g++ accepts them from any
 header. A kernel could use them to end the session, close its files or leave its stack,
 and no signal handler could prevent that.
 
@@ -307,7 +307,7 @@ _OTHERS = {
 
 
 def _find_declared(kernel: str, texts: Mapping[str, str]) -> tuple[str, int, int, str]:
-    """Return where the kernel declares locals without a value.
+    """Return the place at which the kernel declares locals without a value.
 
     The result is (file, line and column of the first, names of all). If there are none,
     it is ("", 0, 0, "").

@@ -38,9 +38,9 @@ int weft_launch(unsigned kernel, const unsigned *config, size_t shared,
 char *weft_variable(unsigned variable, size_t *size);
 """
 
-# A cell may define macros of any name, so all names in this code begin with weft_. The
-# watch build reads a library's symbols while its file exists, but a library with
-# variables is opened from a copy that is deleted immediately.
+# A cell may define macros of any name, so all names in this code begin with weft_.
+# SIMT_DEVICE_NAMES makes the watch build read a library's symbols when it is opened. A
+# library with variables is opened from a copy, which is then deleted.
 _HEAD = """
 #include "simt_runtime.h"
 SIMT_DEVICE_NAMES("")
@@ -127,7 +127,7 @@ char *weft_variable(unsigned weft_n, size_t *weft_size) {{
 }}
 }}
 """
-    # The leading newline ends the cell's last line, if the cell itself does not.
+    # The leading newline is needed if the cell's last line has none.
     return f'\n#line 1 "{FILE}"\n' + rewriter.rewrite(text, FILE).split("\n", 2)[2]
 
 
@@ -165,7 +165,7 @@ def open_runtime() -> Any:
 
 @contextlib.contextmanager
 def thread_order(order: int) -> Iterator[None]:
-    """Run the block's launches with their threads in an order of enum simt_order."""
+    """Run the launches in the block with threads in this order (enum simt_order)."""
     open_runtime().simt_set_order(order)
     try:
         yield
@@ -323,7 +323,7 @@ class CpuLauncher:
 
 
 def _make_failure(scene: faults.FaultScene) -> BaseException:
-    """Return the exception for the failed last launch of this thread."""
+    """Return the exception for this thread's last launch, which failed."""
     c_fault = open_runtime().simt_last_launch_fault()
     fault = faults.Fault(
         *(c_fault.kind, c_fault.error, c_fault.address, c_fault.write),

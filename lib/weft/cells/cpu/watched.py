@@ -269,7 +269,7 @@ def _explain(fault: KernelFault, launch: WatchedLaunch, timeout: float) -> Kerne
 
 
 def _describe_end(text: str, timeout: float) -> str:
-    """Describe a launch that reached its time limit: what it waits for, or advice."""
+    """Describe a launch that reached its time limit: a thread's wait, or advice."""
     if wait := WAIT.match(text):
         return f"after {timeout:g} s, {wait['thread']} still {wait['wait']}"
     return (

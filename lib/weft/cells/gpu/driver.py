@@ -1,7 +1,7 @@
 """The part of the CUDA driver API that cells need; base/device.py declares it.
 
 Handles are numbers (uintptr_t), so that a launch need not convert them. torch owns
-the context: each call works in the primary context of the device that torch uses. The
+the context. Each call works in the primary context of the device that torch uses. The
 signatures are the same in CUDA 12 and 13: https://docs.nvidia.com/cuda/cuda-driver-api/
 """
 
@@ -29,7 +29,7 @@ STICKY = {
     **{717: "an address in the wrong memory space", 718: "an invalid program counter"},
     719: "an unspecified launch failure",
 }
-LIMIT = {"l2_fetch": 5}  # bytes that L2 fetches at once, only a hint
+LIMIT = {"l2_fetch": 5}  # number of bytes per fetch by the L2 cache; only a hint
 FUNCTION = {"threads": 0, "shared": 1, "local": 3, "registers": 4, "dynamic": 8}
 DEVICE = {"threads_per_multiprocessor": 39, "shared": 97}
 
@@ -47,7 +47,7 @@ def check(status: int, doing: str) -> None:
 
     doing: the attempted action and the kernel's name, with which the message begins.
 
-    After DeviceLost, every launch on the GPU is refused, including other libraries'.
+    After DeviceLost, every launch on the GPU is refused, even by other libraries.
     """
     if not status:
         return
@@ -104,7 +104,7 @@ def _primary_context(index: int) -> int:
     handle = _read_integer(open_library().cuDeviceGet, index)
     context = ffi.new("uintptr_t *")
     doing = f"taking the context of cuda:{index}"
-    # Never released, since torch holds the context until the process ends.
+    # The context is never released: torch holds it until the process ends.
     check(open_library().cuDevicePrimaryCtxRetain(context, handle), doing)
     return context[0]
 
@@ -199,7 +199,7 @@ def count_occupancy(function: int, threads: int, shared: int, index: int) -> flo
 
 
 def best_block(function: int) -> int:
-    """Return the block size with the highest occupancy; no dynamic shared memory."""
+    """Return the block size of highest occupancy, without dynamic shared memory."""
     block, grid = ffi.new("int *"), ffi.new("int *")
     read = open_library().cuOccupancyMaxPotentialBlockSize
     check(read(grid, block, function, ffi.NULL, 0, 0), "computing the occupancy")

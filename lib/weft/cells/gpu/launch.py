@@ -2,8 +2,8 @@
 
 The module generates one function per kernel, which checks and packs the kernel's
 arguments. Arguments that the function does not recognise take the careful path
-(arguments.py). It accepts every valid argument and explains errors in all others. This
-module itself needs no GPU: loader.py supplies the calls.
+(arguments.py). That path accepts all valid arguments and explains errors in others.
+This module itself needs no GPU: loader.py supplies the calls.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class GpuLauncher:
         shared: int = 0,
         otherwise: Callable[[tuple[Any, ...], Rooms], None] | None = None,
     ) -> Callable[..., None]:
-        """Return a function of the kernel's arguments that launches in this shape.
+        """Return a function that launches the kernel in this shape with its arguments.
 
         otherwise: called for arguments that the quick path rejects, which include the
             first launch's arguments. It passes the rooms on to the careful path.
@@ -188,7 +188,7 @@ def stream_number(stream: Any) -> int:
 def _make_quick_launch(
     binder: Binder, target: LaunchTarget, head: bytes
 ) -> Callable[..., Any] | None:
-    """Return make(rooms, otherwise) -> launch(*args); None: use the careful path."""
+    """Return make(rooms, otherwise) -> launch(*args), or None for the careful path."""
     lines = _quick_lines(binder, target, head)
     if lines is None:
         return None

@@ -5,7 +5,7 @@
 Compiling a cell takes about 30 ms. A launch returns as soon as it is queued, on torch's
 current stream. If a kernel prints or asserts, its launcher waits, so that the messages
 appear. A fault becomes visible at the next wait. wait_for_device() then reports it, and
-the GPU is refused from then on.
+later launches on the GPU are refused.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .nvrtc import CompiledProgram, Usage
 
 _DEFAULT_SHARED = 48 << 10  # bytes of dynamic shared memory available by default
 _TALKS = re.compile(r"\b(printf|assert|__assertfail|__trap)\s*\(")
-_used: set[int] = set()  # devices with a loaded module of a cell
+_used: set[int] = set()  # devices on which a cell's module is loaded
 
 
 @dataclass
@@ -233,13 +233,13 @@ def wait_for_device(gpu: int | None = None, doing: str = "waiting for the GPU") 
 
 def is_used() -> bool:
     """Return whether cells may be running on a GPU now, outside a graph's capture."""
-    with contextlib.suppress(RuntimeError):  # after a fault, this call of torch fails
+    with contextlib.suppress(RuntimeError):  # after a fault, torch raises an error here
         return bool(_used) and not torch.cuda.is_current_stream_capturing()
     return True
 
 
 def find_fault() -> str:
-    """Wait for every GPU that has code of a cell; return the message of a fault, or "".
+    """Wait for every GPU with a cell's code; return the message of a fault, or "".
 
     The function never raises, so it is safe after an error in torch or at the end of a
     cell.

@@ -172,7 +172,7 @@ def default_options(arch: str, flags: Sequence[str], source: str = "") -> list[s
         # 0.9 s of parsing instead of 0.05 s.
         options.append("-D_CG_LIMIT_INCLUDED_DEPENDENCIES")
     if any(m["name"].startswith(REDEFINES) for m in scanner.INCLUDE.finditer(source)):
-        # Code 47: a macro is redefined in another form.
+        # Warning 47 reports the incompatible redefinition of a macro.
         options.append("--diag-suppress=47")
     return [*options, *user_flags, *(f"-I{path}" for path in include_folders())]
 
@@ -347,7 +347,7 @@ def _make_strings(texts: Any) -> list[Any]:
 
 @functools.cache
 def _open_library() -> Any:
-    """Open NVRTC of torch's CUDA release, or else the newest version found."""
+    """Open NVRTC of torch's CUDA release, otherwise the newest version found."""
     from cuda import pathfinder
 
     release = _torch_cuda()

@@ -87,8 +87,8 @@ def of_fault(error: Mismatch | None, trial: Trial) -> str:
 
 
 def _own_element(error: Mismatch | None, trial: Trial) -> tuple[int, ...] | None:
-    """Return the faulting thread's element of the first output, if each thread has one.
-    The element may be past the last one. The result is None if it is unknown."""
+    """Return the faulting thread's element of the first output, even past its end.
+    The result is None if it is unknown, or if threads do not have one element each."""
     cause, shape = getattr(error, "__cause__", None), trial.shape
     block, thread = (getattr(cause, name, None) for name in ("block", "thread"))
     if shape is None or block is None or thread is None:

@@ -1,7 +1,7 @@
 """One wrong output with all known facts about it, and the pattern of failing runs.
 
-guess_spacing() infers, from the writes of several runs, whether blocks begin as far
-apart as they are long. describe_pattern() finds the sizes or blocks for which a kernel
+guess_spacing() infers from the writes of several runs whether the spacing of blocks
+equals their length. describe_pattern() finds the sizes or blocks for which a kernel
 fails.
 """
 
@@ -87,7 +87,7 @@ def guess_spacing(
 ) -> str:
     """Describe a number used instead of blockDim.x, as a sentence; "" if none fits.
 
-    name, shape: the output's; first: the reported run, one of `runs`. One explanation
+    name, shape: of the output; first: the reported run, one of `runs`. One explanation
     must fit all runs: the blocks begin the same distance apart in each, regardless of
     the number of threads.
     """
@@ -95,7 +95,7 @@ def guess_spacing(
     if len({run.written.size for run in wrong_runs}) < 2:
         return ""  # A single size allows too many explanations.
     step = _step(max(wrong_runs, key=lambda run: run.written.size))
-    overlap = step < first.threads  # a missing end leaves the same gaps
+    overlap = step < first.threads  # a missing end can look like an overlap
     if overlap and not any(r.written.all() and r.blocks > 1 for r in runs):
         return ""
     is_right = step == first.threads  # the blocks are right, but there are too few
@@ -110,7 +110,7 @@ def guess_spacing(
 def _step(run: Launched) -> int:
     """Return the spacing of blocks that explains the gaps, or 0 if it is unknown."""
     missing = int(np.argmin(run.written))
-    if missing == run.threads:  # each block leaves a gap behind it
+    if missing == run.threads:  # each block leaves a gap after it
         behind = np.flatnonzero(run.written[missing:])
         return missing + int(behind[0]) if behind.size else 0
     step, remainder = divmod(missing - run.threads, max(1, run.blocks - 1))
@@ -232,7 +232,7 @@ def _one_block(runs: list[Judged]) -> tuple | None:
 @dataclass(frozen=True)
 class _Rule:
     """A condition on a size. holds: the test, called with the size and the block; text:
-    its wording; covered: whether blocks run along the size (they do not along a sum).
+    its wording; covered: whether blocks run along the size (false for a summed size).
     """
 
     name: str
@@ -266,7 +266,7 @@ def _by_sizes(right: list[Run], bad: list[Run], along: dict[str, int]) -> str:
 
 
 def _find_axes(name: str, right: list[Run], bad: list[Run], along: dict) -> list[int]:
-    """Return the sides of a block (0 is x) to compare a size with.
+    """Return the sides of a block (0 is x) with which a size is compared.
 
     The list is empty if a rule could arise by chance.
     """

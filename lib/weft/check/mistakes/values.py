@@ -1,4 +1,4 @@
-"""Guesses from the values of a wrong output and the expected ones."""
+"""Guesses from the values of a wrong output and from the expected values."""
 
 from __future__ import annotations
 

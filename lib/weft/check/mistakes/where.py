@@ -129,7 +129,7 @@ def _describe_run(s: WrongOutput, mask: np.ndarray, axis: int) -> str | None:
 
 
 def _describe_threads(s: WrongOutput, first: int) -> str | None:
-    """Describe elements from `first` on, if there are `first` threads or blocks."""
+    """Describe elements from index `first`, if there are `first` threads or blocks."""
     assert s.grid is not None and s.block is not None
     blocks = math.prod(s.grid)
     if first == blocks * math.prod(s.block):

@@ -1,12 +1,12 @@
 """Compile a Python kernel with Numba: numba_jit(kernel)[grid, block](*args).
 
-The kernel is a plain function that uses the names of weft.cuda. It runs on a GPU if the
-machine has one, compiled for each combination of argument types. Otherwise it runs on
-Numba's simulator, in another process.
+The kernel is a plain function that uses the names of weft.cuda. If the machine has a
+GPU, Numba compiles the kernel for each combination of argument types. Otherwise the
+kernel runs on Numba's simulator, in another process.
 
     arguments         arguments on the host and the GPU, and launches without Numba
     meaning           the meaning of the names in a kernel; misspelled names of cuda
-    simulator, child  the simulator's process, from outside and from inside
+    simulator, child  the simulator's process: its control, and the code that it runs
     gpu               launches on a GPU
     reading           types and PTX, which need no GPU, and Numba's errors as a sentence
 """
@@ -38,9 +38,9 @@ def numba_jit(kernel: Any, *, timeout: float | None = None) -> NumbaKernel:
         are copied to a GPU and back.
     timeout: time limit in seconds on Numba's simulator; None: 60.
 
-    A launch returns nothing; it writes its results into the arrays. On a GPU it is only
-    queued, on torch's current stream by default. An invalid kernel raises
-    ArgumentError.
+    A launch returns None and writes its results into the arrays. On a GPU, the call
+    only queues the launch, by default on torch's current stream. An invalid kernel
+    raises ArgumentError.
     """
     function = plain_function(kernel)
     cached = function.__dict__.get(_CACHED)
@@ -55,8 +55,8 @@ def numba_jit(kernel: Any, *, timeout: float | None = None) -> NumbaKernel:
 class NumbaKernel:
     """A kernel for Numba; [grid, block] returns a function of the arguments.
 
-    If running a cell again changes the meaning of a name in the kernel, the next launch
-    uses the new meaning.
+    If a cell runs again and changes the meaning of a name in the kernel, the next
+    launch uses the new meaning.
     """
 
     def __init__(self, kernel: PythonKernel, timeout: float) -> None:
@@ -74,7 +74,7 @@ class NumbaKernel:
             self._launchers.clear()
         try:
             return self._launchers[key]
-        # The key is new or has no hash; other keys may raise other errors.
+        # The key is new or has no hash. An object's __hash__() may raise any error.
         except Exception:
             pass
         launcher = self._launcher(self.kernel.config(key))

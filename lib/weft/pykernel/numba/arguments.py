@@ -1,12 +1,13 @@
 """Check and copy the arguments of a launch, and launch Numba's kernels directly.
 
-Numba prepares each argument again at each launch, which takes tens of microseconds. The
-format for the driver is in numba_cuda/numba/cuda/dispatcher.py, _Kernel. A number is
-passed unchanged. An array becomes two null pointers, its size and itemsize, its
-address, its shape and its strides in bytes. This module packs all of them in one call.
+Numba prepares each argument again at each launch, which takes tens of microseconds.
+This module packs all arguments in one call. Numba defines the driver's format in
+numba_cuda/numba/cuda/dispatcher.py, _Kernel. A number is passed unchanged. An array
+becomes two null pointers, its size and itemsize, its address, its shape and its
+strides in bytes.
 
 Numba also takes tens of microseconds to inspect a tensor. This module therefore keeps
-Numba's view of each GPU tensor as long as the tensor exists.
+Numba's view of each GPU tensor while the tensor exists.
 
 Host arrays that overlap must also overlap for the kernel. They are therefore copied
 together, as one span of bytes.
@@ -44,10 +45,10 @@ STREAM, NO_CONTEXT = launch.STREAM, launch.NO_CONTEXT
 
 @dataclass
 class Ready:
-    """A compiled kernel, for given types and one shape, prepared for launches.
+    """A compiled kernel that is prepared for launches with given types and one shape.
 
     pack: pack_into() of a Struct that begins with the configuration's stream.
-    rooms: memory for launches, one room for each concurrent launch.
+    rooms: memory for arguments; each concurrent launch takes one room.
     """
 
     kernel: Any
@@ -76,7 +77,7 @@ def load_ready(kernel: Any, config: LaunchConfig) -> Ready | None:
     or takes tuples or complex numbers.
     """
     codes = pack_codes(kernel.argument_types)
-    # numba-cuda 0.22, Colab's version, has no kernels that depend on the shape.
+    # In numba-cuda 0.22, Colab's version, no kernel depends on the shape.
     depends = getattr(kernel, "launch_config_sensitive", False)
     if codes is None or kernel.cooperative or depends:
         return None
@@ -87,7 +88,7 @@ def load_ready(kernel: Any, config: LaunchConfig) -> Ready | None:
         form += "x" * (offsets[-1] - end) + code
         end = offsets[-1] + size
     handle = kernel._codelibrary.get_cufunc().handle
-    function = int(getattr(handle, "value", handle))  # a ctypes pointer in version 0.22
+    function = int(getattr(handle, "value", handle))  # version 0.22: a ctypes pointer
     plan = launch.LaunchPlan(function, config.grid, config.block, config.shared)
     room = launch.Room(plan, end, offsets)
     return Ready(kernel, function, struct.Struct(form).pack_into, [room])
@@ -102,7 +103,7 @@ def array_words(array: Any) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class SeenTensor:
-    """A tensor from an earlier launch, with the values that further launches need.
+    """A tensor from an earlier launch, with the values that later launches use.
 
     ref: a weak reference to the tensor.
     kind: the number of Numba's type for the tensor.
@@ -121,14 +122,14 @@ class SeenTensor:
     words: tuple[int, ...]
 
     def holds(self, tensor: torch.Tensor) -> bool:
-        """Return whether these values still describe the tensor."""
+        """Return whether the stored values still describe the tensor."""
         current = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
         earlier = self.address, self.shape, self.strides, self.dtype
         return self.ref() is tensor and current == earlier
 
 
-SEEN: dict[int, SeenTensor] = {}  # the tensors by id(tensor)
-# A number for each of Numba's array types, since hashing a type is slow.
+SEEN: dict[int, SeenTensor] = {}  # tensors of earlier launches, by id(tensor)
+# Each array type of Numba has a number here, since hashing a type is slow.
 _kinds: dict[Any, int] = {}
 
 
@@ -143,7 +144,7 @@ def of_tensor(tensor: torch.Tensor) -> Any:
     if not tensor.is_contiguous():
         strides = tuple(stride * dtype.itemsize for stride in tensor.stride())
     view = view_memory(address, tuple(shape), strides, dtype)
-    # At exit, a module's names are deleted before the last tensors.
+    # Bind SEEN.pop now: at exit, a module's names are deleted before the last tensors.
     ref = weakref.ref(tensor, lambda _, pop=SEEN.pop: pop(key, None))
     kind = _kinds.setdefault(view._numba_type_, len(_kinds))
     SEEN[key] = SeenTensor(
@@ -216,14 +217,14 @@ def _check_array(kernel: str, name: str, array: np.ndarray) -> np.ndarray:
 def _check_other(kernel: str, name: str, value: Any) -> Any:
     try:
         if hasattr(value, "__cuda_array_interface__"):
-            # This call refuses invalid arrays, and every array if there is no GPU.
+            # This call rejects invalid arrays, and every array if there is no GPU.
             describe(value)
             return value
         if hasattr(value, "__array_interface__"):
             return _check_array(kernel, name, np.asarray(value))
         if hasattr(value, "__dlpack__"):
             return _check_tensor(kernel, name, torch.from_dlpack(value))
-    except Exception as error:  # methods of another library's class may raise anything
+    except Exception as error:  # another library's methods may raise any exception
         if str(error).startswith(f"{kernel}: "):
             raise
         raise ArgumentError(f"{kernel}: {name}: {error}") from None
@@ -231,7 +232,7 @@ def _check_other(kernel: str, name: str, value: Any) -> Any:
     return value
 
 
-_ALIGNED = 256  # bytes: torch's memory on a GPU is aligned like this
+_ALIGNED = 256  # alignment of torch's memory on a GPU, in bytes
 
 
 @dataclass
@@ -249,7 +250,7 @@ class PlacedArray:
 class Sent:
     """Copies of arrays.
 
-    where: the copies, by the id of the original array.
+    where: the copies, by the id() of the original array.
     steps: actions that copy the results back.
     """
 
@@ -279,7 +280,7 @@ def send(kernel: str, arrays: list[np.ndarray], device: torch.device | str) -> S
             empty = torch.from_numpy(np.empty(array.shape, array.dtype))
             copies.where[id(array)] = empty.to(device)
     for span, group in zip(spans, groups):
-        # If an array has more bytes than its span, its elements overlap.
+        # The elements of an array overlap if they have more bytes than the span.
         if len(set(map(_place, group))) == 1 and group[0].nbytes <= span[1]:
             _send_one(copies, group, device)
         else:
@@ -323,7 +324,7 @@ def _place(array: np.ndarray) -> tuple[object, ...]:
 
 
 def _send_one(copies: Sent, group: list[np.ndarray], device: Any) -> None:
-    """Copy one array to a device; `group` contains all NumPy objects for it."""
+    """Copy one array to a device; `group` contains all NumPy objects for its memory."""
     first = next((a for a in group if a.flags.writeable), group[0])
     tensor = torch.from_numpy(first if _is_plain(first) else np.array(first, order="C"))
     copy = tensor.to(device, copy=True)
@@ -350,9 +351,9 @@ def _send_span(
     offsets: dict[int, tuple[int, int]],
     device: torch.device | str,
 ) -> None:
-    """Copy overlapping arrays, as one span of bytes."""
+    """Copy arrays that overlap to a device, together, as one span of bytes."""
     start, length = span
-    shift = start % _ALIGNED  # the copy keeps the alignment of each element
+    shift = start % _ALIGNED  # so that each element of the copy is aligned as before
     copy = torch.empty(shift + length, dtype=torch.uint8, device=device)
     host = np.frombuffer(arena.view_memory(start, length), np.uint8)
     copy[shift:].copy_(torch.from_numpy(host))

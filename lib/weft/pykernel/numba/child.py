@@ -2,8 +2,8 @@
 
 The process receives launches and returns results through the pipe FD. The module
 imports nothing from weft, since importing PyTorch alone would take seconds. It corrects
-two faults of Numba's simulator: two shared arrays on one line would be the same array,
-and threads that reach a shared array at the same time could get separate arrays.
+two faults of Numba's simulator. Two shared arrays on one line would be the same array,
+and threads that reach a shared array simultaneously could get separate arrays.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from multiprocessing import connection
 
 import numpy as np
 
-MOST_SHARED = 48 << 10  # bytes of static shared memory that any GPU has
+MOST_SHARED = 48 << 10  # bytes of static shared memory that every GPU provides
 
 
 class Ended(Exception):
-    """Raised to end a thread after its original exception was recorded."""
+    """Raised to end a thread after its own exception was recorded."""
 
 
 class Refused(Exception):
@@ -49,7 +49,7 @@ class Cuda:
 
 
 class Shared:
-    """cuda.shared: one array per place in the code, the same for all threads."""
+    """A stand-in for cuda.shared, with one array per place in the code and block."""
 
     def __init__(self, current):
         self._current = current
@@ -61,7 +61,7 @@ class Shared:
         dtype = np.dtype(dtype)
         current = self._current()
         with self._lock:
-            # Each launch, and each block, has its own `current.shared`.
+            # `current.shared` is a new object for each block of each launch.
             if self._owner is not current.shared:
                 self._owner, self._arrays = current.shared, {}
             if shape == 0 or shape == (0,):
@@ -84,7 +84,7 @@ class Shared:
 
 
 class Writer(io.TextIOBase):
-    """A stream that sends the threads' output in whole lines, which never mix."""
+    """A stream that sends the threads' output in whole lines, without mixing them."""
 
     def __init__(self, send, which):
         self._send, self._which = send, which
@@ -102,7 +102,7 @@ class Writer(io.TextIOBase):
         return len(text)
 
     def rest(self):
-        """Send the incomplete lines, after all threads have ended."""
+        """Send the incomplete lines; call this after all threads have ended."""
         for parts in filter(None, list(self._parts.values())):
             self._send(("print", self._which, "".join(parts)))
         self._parts = {}
@@ -158,10 +158,10 @@ def perform(job, cuda, device, current, kernels):
     function = kernels[code]
     memory = [bytearray(span) for span in spans]
     values = [array(memory, *arg[1:]) if arg[0] == "array" else arg[1] for arg in args]
-    # The simulator would copy host arrays one by one, and they would no longer overlap.
+    # The simulator would copy host arrays separately, and they would no longer overlap.
     values = [device(a) if isinstance(a, np.ndarray) and a.ndim else a for a in values]
     faults = []
-    # Numba need not replace modules in the kernel, since make() has replaced them.
+    # make() has replaced the modules in the kernel, so Numba has none to replace.
     kernel = cuda.jit(watched(function, faults))
     before = threading.active_count()
     with contextlib.suppress(Ended):
@@ -241,7 +241,7 @@ def value(kind, what, cuda, functions):
 
 
 class Late:
-    """A name from `from weft.cuda import threadIdx`; each use looks it up again."""
+    """A name from `from weft.cuda import threadIdx`, looked up again at each use."""
 
     def __init__(self, cuda, name):
         self._cuda, self._name = cuda, name

@@ -1,8 +1,8 @@
-"""Launches on a GPU by numba.cuda.
+"""Launches on a GPU with numba.cuda.
 
 If all arguments are numbers and known tensors, this module packs the launch, and the
 driver queues it (arguments.py). Numba queues all other launches. Numba compiles to PTX,
-which a driver older than Numba's CUDA refuses; cuda_c() then runs the kernels.
+which a driver older than Numba's CUDA rejects. cuda_c() then runs the kernels.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _NUMBERS = frozenset(
 )
 
 
-_ptx_refused = False  # whether the driver has refused Numba's PTX
+_ptx_refused = False  # whether the driver has rejected Numba's PTX
 
 
 def _refuse_ptx() -> None:
-    """Make cuda_c() run all later launches, and report that once."""
+    """Make cuda_c() run all later launches, and show one remark about it."""
     global _ptx_refused
     _ptx_refused = True
     arguments.say_once(
@@ -100,7 +100,7 @@ class NumbaTarget:
 
 
 class NumbaLaunch:
-    """A kernel's launches of one shape, with Numba's object for each stream."""
+    """The launches of a kernel with one shape, and Numba's object for each stream."""
 
     def __init__(self, target: NumbaTarget, config: LaunchConfig) -> None:
         self.target, self.config = target, config
@@ -157,7 +157,7 @@ class NumbaLaunch:
                     return careful(*args)
                 plan = ready[tuple(kinds)]
                 room = plan.rooms.pop()
-                # struct refuses an int over 64 bits, for which Numba has another type.
+                # struct rejects an int over 64 bits, for which Numba has another type.
                 plan.pack(room.buffer, arguments.STREAM, stream_of(device), *words)
             except (KeyError, IndexError, struct.error):
                 return careful(*args)
@@ -222,7 +222,7 @@ class NumbaLaunch:
 
     @functools.cached_property
     def _instead(self) -> Callable[..., None]:
-        """Return the launch by cuda_c(), for a driver that refuses Numba's PTX."""
+        """Return a launch with cuda_c(), for a driver that rejects Numba's PTX."""
         config = self.config
         key = config.grid, config.block, config.stream or 0, config.shared
         return cuda_c(self.target.kernel.function)[key]
@@ -281,7 +281,7 @@ class NumbaLaunch:
         from numba.cuda.cudadrv import driver as numbas
 
         function = self.target.dispatcher.compile(types)._codelibrary.get_cufunc()
-        dynamic = 8  # the number of CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        dynamic = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         if hasattr(function, "kernel"):
             attribute = numbas.binding.CUfunction_attribute(dynamic)
             where = function.handle, function.device.id
@@ -314,7 +314,7 @@ def _device_of(kernel: str, named: dict[str, Any]) -> int:
 
 
 def _use_device(device: int) -> contextlib.AbstractContextManager[Any]:
-    """Make `device`, which is torch's current device, Numba's current device."""
+    """Make torch's current device, `device`, Numba's current device as well."""
     if torch.cuda.device_count() == 1:
         return contextlib.nullcontext()
     return load_numba().gpus[device]

@@ -1,13 +1,13 @@
-"""Resolve the names in a kernel, and refuse misspelled names.
+"""Resolve the names in a kernel, and report misspelled names.
 
 A kernel uses the names of weft.cuda, and calls plain functions. Numba requires its own
 module and device functions instead. Numba's simulator runs in another process, which
-receives copies of the functions and values. read() resolves the names; build() creates
+receives copies of the functions and values. read() resolves the names. build() creates
 a function for the GPU, and serialise_kernel() creates the bytes for the simulator.
 
-Numba's compiler accepts cuda.threadIdx, but not threadIdx alone: that name is a class
-without a type. A function with such names is therefore compiled again from its source,
-line for line, with `cuda.` before them.
+Numba's compiler accepts cuda.threadIdx, but not threadIdx alone, which is a class
+without a type. in_full() therefore compiles a function with such names again, from its
+source, with `cuda.` before these names. The lines keep their numbers.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ CUDA_NAME = "__cuda__"  # the module's name in the new code
 
 
 def in_full(function: types.FunctionType, names: dict[str, str]) -> types.CodeType:
-    """Return the function's code with MODULE.threadIdx in place of threadIdx.
+    """Return the function's code with MODULE.threadIdx instead of threadIdx.
 
     names: maps each name to its name in the module: {"threadIdx": "threadIdx"}.
 
-    All nonlocal names are globals in the new code. Raises ArgumentError if there is no
-    source, or if the source has changed.
+    All nonlocal names are globals in the new code. Raises ArgumentError if the function
+    has no source, or if the source has changed.
     """
     source = source_of(function)
     tree = _Longer(names).visit(_strip_defaults(source.tree))
@@ -82,13 +82,13 @@ def _strip_defaults(tree: ast.FunctionDef) -> ast.FunctionDef:
     for node in ast.walk(arguments):
         if isinstance(node, ast.arg):
             node.annotation = None
-    if hasattr(tree, "type_params"):  # exists since Python 3.12
+    if hasattr(tree, "type_params"):  # Python 3.12 or later
         tree.type_params = []
     return tree
 
 
 def refuse(function: types.FunctionType, modules: Container[str]) -> None:
-    """Raise ArgumentError for cuda.threadidx, cuda.syncthread() etc., as sim does.
+    """Raise ArgumentError for misspelled names such as cuda.threadidx, as sim does.
 
     modules: the function's names for cuda. A function without a source is accepted.
     """
@@ -131,7 +131,7 @@ def _is_known(path: str) -> bool:
 def _has(module: Any, path: str) -> bool:
     try:
         functools.reduce(getattr, path.split("."), module)
-    except Exception:  # outside kernels, names of weft.cuda raise an error
+    except Exception:  # outside kernels, many names of weft.cuda raise an error
         return module is language and path in VECTORS
     return module is not None
 
@@ -144,9 +144,9 @@ _CONSTANTS = "Numba accepts numbers, tuples and arrays of numbers from outside"
 class KernelPart:
     """A kernel, or a function that it calls.
 
-    names: the meaning of each free name, as a pair (kind, what). For CUDA, `what` is a
-        name in the module ("" for the module itself); for MODULE, the module's name;
-        for HELPER, a KernelPart; for VALUE, the value.
+    names: the meaning of each free name, as a pair (kind, what). For kind CUDA, `what`
+        is a name in the module, or "" for the module itself. For MODULE, it is the
+        module's name, for HELPER a KernelPart, and for VALUE the value.
     watched: the scope of each name, the name, and its value when it was resolved.
     """
 
@@ -170,7 +170,7 @@ class KernelPart:
         return any(_value_now(at, name) is not old for at, name, old in self.watched)
 
     def uses(self) -> Iterator[tuple[str, int]]:
-        """Yield the names of weft.cuda in use, with their lines: ("shfl_sync", 12)."""
+        """Yield each name of weft.cuda in use, with its line: ("shfl_sync", 12)."""
         for one in self.parts():
             module, line = False, one.function.__code__.co_firstlineno
             for code in _walk_codes(one.function.__code__):
@@ -272,7 +272,7 @@ def _read(
 
 
 def _map_language() -> dict[int, str]:
-    """Map the ids of the objects of weft.cuda and Numba to names, and modules to ""."""
+    """Map the ids of weft.cuda's and Numba's objects to names, and modules to ""."""
     language_names: dict[int, str] = {}
     own = vars(language).items()
     names = [n for n, v in own if getattr(v, "__module__", "") == language.__name__]
@@ -287,7 +287,7 @@ def _map_language() -> dict[int, str]:
 _NOTHING = object()
 _CONSTANT_TYPES = (
     *(bool, int, float, complex, str, np.generic, np.dtype),
-    *(types.BuiltinFunctionType, np.ufunc),  # as after `from math import sqrt`
+    *(types.BuiltinFunctionType, np.ufunc),  # sqrt after `from math import sqrt`
 )
 
 
@@ -357,7 +357,7 @@ def _accept_constant(value: Any) -> Any:
 
 
 def _rename_function(part: KernelPart) -> types.FunctionType:
-    """Return a copy of the function, with new globals that are still empty."""
+    """Return a copy of the function whose globals are a new, empty dictionary."""
     old = part.function
     short = {n: what for n, (kind, what) in part.names.items() if kind == CUDA and what}
     code = in_full(old, short) if short else old.__code__

@@ -1,6 +1,6 @@
 """Numba's types and PTX for a kernel, and its errors as one sentence.
 
-Errors of Numba's compiler are explained with the line of the user's source.
+The module explains errors of Numba's compiler, and names the line of the user's source.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def compile_ptx(
 ) -> str:
     """Return the PTX for arguments like `args`, for the compute capability `cc`.
 
-    lines: whether to include the lines of the Python source; the instructions are the
-        same.
+    lines: whether to include the lines of the Python source. The instructions do not
+        depend on it.
 
     Raises ArgumentError if Numba does not accept the kernel, and KernelError if Numba
     or NVVM is missing.
@@ -46,8 +46,8 @@ def infer_types(kernel: PythonKernel, args: Sequence[Any]) -> dict[str, str]:
     """Return the type of each of the kernel's names, for arguments like `args`.
 
     The names are in the order of the text: {"c": "float32[1D]", "acc": "float32", ...}.
-    A name that changes its type has both types, "int64, float64". Raises the errors
-    of compile_ptx().
+    The entry of a name that changes its type lists both types: "int64, float64". Raises
+    the errors of compile_ptx().
     """
     cc = (8, 0)
 
@@ -59,14 +59,14 @@ def infer_types(kernel: PythonKernel, args: Sequence[Any]) -> dict[str, str]:
     typemap = _read(kernel, args, cc, typed).typemap
     kinds_of: dict[str, dict[str, None]]
     kinds_of = {name: {} for name in kernel.function.__code__.co_varnames}
-    for name, kind in typemap.items():  # later assignments to a have the names a.1, a.2
+    for name, kind in typemap.items():  # Numba renames later assignments to a: a.1, a.2
         if (base := name.partition(".")[0]) in kinds_of:
             kinds_of[base][_name_type(kind)] = None
     return {name: ", ".join(kinds) for name, kinds in kinds_of.items() if kinds}
 
 
 def numba_types(values: Sequence[Any]) -> tuple[Any, ...]:
-    """Return Numba's types of arguments from check_arguments()."""
+    """Return Numba's types of the arguments that check_arguments() returned."""
     import numba
 
     return tuple(_type_of(numba, value) for value in values)
@@ -86,7 +86,7 @@ def _read(
     cc: tuple[int, int],
     look: Callable[[Any, Any, tuple[Any, ...]], Any],
 ) -> Any:
-    """Return look(numba.cuda, kernel, argument types), with errors explained."""
+    """Return look(numba.cuda, kernel, argument types); raise explained errors."""
     part = meaning.read(kernel.function)
     checked = arguments.check_arguments(kernel.name, kernel.given(args))
     try:
@@ -117,7 +117,7 @@ def _type_of(numba: Any, value: Any) -> Any:
 
 @contextlib.contextmanager
 def _fix_capability(cc: tuple[int, int]) -> Iterator[None]:
-    """Set the capability that Numba would request from a GPU for helper functions."""
+    """Provide the compute capability that Numba, for helpers, would read from a GPU."""
     if torch.cuda.is_available():
         yield
         return
@@ -135,7 +135,7 @@ _NOISE = re.compile(
     r"from|Enable logging|This error may have|<source elided>|\^|With argument)"
 )
 
-# This pattern matches ptxas's message with each of Numba's linkers.
+# ptxas's message; the pattern matches it with each of Numba's linkers.
 _TOO_MUCH_SHARED = re.compile(
     r"uses too much shared data \((0x[0-9a-f]+) bytes, (0x[0-9a-f]+) max"
 )
@@ -148,7 +148,7 @@ _PLAIN = {
 
 
 def explain(kernel: str, part: KernelPart, error: BaseException) -> Exception:
-    """Return the exception that explains an error of compiling or launching a kernel.
+    """Return an exception that explains why compiling or launching a kernel failed.
 
     It is an ArgumentError if Numba does not accept the kernel. Errors of the driver
     become DeviceLost, OutOfMemory or KernelError.
@@ -173,14 +173,14 @@ def explain(kernel: str, part: KernelPart, error: BaseException) -> Exception:
     return ArgumentError(f"{kernel}{where}: Numba: {_message_sentence(error)}")
 
 
-# Messages of the driver, nvJitLink and ptxas about PTX of a newer CUDA.
+# Messages of the driver, nvJitLink and ptxas about PTX from a newer CUDA.
 _TOO_NEW = re.compile(
     r"UNSUPPORTED_PTX_VERSION|unsupported \.version|PTX was compiled", re.I
 )
 
 
 def is_ptx_too_new(error: BaseException) -> bool:
-    """Return whether a driver refused PTX because a newer CUDA has generated it."""
+    """Return whether a driver rejected PTX because a newer CUDA generated it."""
     one: BaseException | None = error
     while one is not None:
         code = getattr(one, "code", None)
@@ -199,7 +199,7 @@ def _is_compilers(error: BaseException) -> bool:
 
 
 def _message_sentence(error: BaseException) -> str:
-    """Return a sentence from the line of Numba's message that describes the problem."""
+    """Return, as a sentence, the line of Numba's message that describes the problem."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
     for part, plain in _PLAIN.items():
         if part in text:
@@ -222,7 +222,7 @@ def _no_implementation(line: str, text: str) -> str:
     type_list = call[1] if call else ""
     why = re.findall(r"Numba(?:Type|Value)Error: (.+)", text)
     if name in ("getitem", "setitem"):
-        if why:  # the last reason concerns types, not single values
+        if why:  # Numba tries values, then types: the last reason is about types
             return why[-1]
         what = "read by an index" if name == "getitem" else "stored in an element"
         return f"this cannot be {what}: {type_list}"

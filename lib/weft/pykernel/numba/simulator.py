@@ -1,9 +1,9 @@
 """Launches on Numba's simulator, in a separate process.
 
 On import, Numba reads an environment variable to select the real numba.cuda or the
-simulator. The notebook's process must not select the simulator. The simulator's process
-starts with the first launch, and later launches reuse it. Arrays are sent through a
-pipe in both directions. A failed launch leaves them unchanged.
+simulator. The notebook's process must not select the simulator, so the simulator has
+a process of its own. This process starts at the first launch, and later launches reuse
+it. A pipe carries the arrays in both directions. A failed launch leaves them unchanged.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from .meaning import KernelPart
 
 START = 60.0  # time limit in seconds for the start of the process
 TIMEOUT = 60.0  # default time limit in seconds for a launch
-PER_THREAD = 400e-6  # approximate seconds for a Python thread; barriers cost more
-WORTH_SAYING = 5.0  # launches that take more seconds are announced
+PER_THREAD = 400e-6  # approximate seconds per thread; barriers add to this
+WORTH_SAYING = 5.0  # expected seconds of a launch above which a notice is shown
 CHILD = Path(__file__).with_name("child.py")
 UNKNOWN = {
     *("syncwarp", "shfl_sync", "shfl_up_sync", "shfl_down_sync", "shfl_xor_sync"),
@@ -149,7 +149,7 @@ def _ask(kernel: str, job: Any, timeout: float) -> Any:
             answer = process.pipe.recv()
             if answer[0] != "print":
                 if answer[0] == "fault" and answer[-1]:
-                    process.end()  # threads of the launch may still run
+                    process.end()  # threads of the launch may still be running
                 return answer
             out = sys.stdout if answer[1] == 1 else sys.stderr
             out.write(answer[2])
@@ -184,7 +184,7 @@ def _place_argument(value: Any, offsets: dict) -> tuple[Any, ...]:
 
 
 def _is_writable(start: int, length: int, args: Sequence[Any]) -> bool:
-    """Return whether any array that begins in the span is writable."""
+    """Return whether any array that begins within the span is writable."""
     return any(
         a.flags.writeable and a.size and start <= address_bounds(a)[0] < start + length
         for a in args
@@ -198,7 +198,7 @@ def _is_writable(start: int, length: int, args: Sequence[Any]) -> bool:
 def _make_error(
     kernel: str, kind: str, text: str, block: Any, thread: Any, line: str
 ) -> Exception:
-    # FakeWithinKernelCUDAArray is the simulator's class of arrays.
+    # In the simulator, the arrays of a kernel have this class.
     text = text.replace("'FakeWithinKernelCUDAArray'", "an array")
     if kind == "ArgumentError":
         return ArgumentError(f"{kernel}{line}: {text}")
@@ -221,7 +221,7 @@ def _make_error(
 
 
 def _find_line(frames: list[Any]) -> str:
-    """Return the place and the text of the innermost line of the user's source."""
+    """Return the number and the text of the innermost line of the user's source."""
     for file, number, _ in reversed(frames):
         source = linecache.getline(file, number).strip()
         return f", line {number}: {source}" if source else f", line {number}"

@@ -1,16 +1,16 @@
 """Run kernels thread by thread in plain Python: sim(kernel)[grid, block](*args).
 
-launch, schedule         runs a launch, whose threads take turns
+launch, schedule         run a launch, whose threads take turns
 memory, numbers, warp    arrays, C's arithmetic, and communication in a warp
-rewrite, program         rewrites a kernel: accesses are logged, waits become yields
+rewrite, program         rewrite a kernel: accesses are logged, waits become yields
 syntax, names            rewriting: the trees, their limits, and the meaning of names
 intrinsics               rewriting: calls of the language, and the kernel's arrays
 elements                 rewriting: assignments, and reads and writes of elements
-plain_loops, walks       rewriting: loops whose accesses are logged all at once
+plain_loops, walks       rewriting: loops whose accesses are logged together
 log, layout              the records: Intervals of accesses, and their columns
 judge, races, blocks     faults: within a block, and between blocks
 counters                 costs
-faults, watchdog         the reasons for which a launch ends early
+faults, watchdog         the reasons why a launch ends early
 """
 
 from __future__ import annotations
@@ -43,23 +43,22 @@ def sim(
 ) -> SimulatedKernel:
     """Return a runner that executes a kernel of the weft.cuda language in this process.
 
-    sim(kernel)[grid, block](*args) runs it for every thread and returns a Report of its
-    faults and costs. [grid, block, stream, bytes] is also accepted: the stream is
-    ignored, and `bytes` is the size of dynamic shared memory. Arrays may come from
-    NumPy, torch, or any library that shares its memory; the kernel writes them in
-    place.
+    sim(kernel)[grid, block](*args) runs the kernel for every thread and returns a
+    Report of its faults and costs. [grid, block, stream, bytes] is also accepted. The
+    stream is ignored, and `bytes` is the size of dynamic shared memory. Arrays may come
+    from NumPy, torch, or any library that shares its memory. The kernel writes into the
+    arrays themselves.
 
     order: order of threads and of blocks: "forward", "reverse", "shuffled", or a number
         that seeds a shuffle.
-    checks: whether to record every access and look for faults, as trace and steps do
-        in any case. Without all three, a launch is several times faster and reports
-        nothing.
+    checks: whether to record every access and look for faults. trace and steps imply
+        this. Without all three, a launch is several times faster and reports nothing.
     trace: whether to keep the records in report.trace.
-    steps: whether to also record how many threads enter each straight piece of code, as
-        counters.active_lanes requires. The default is the value of trace. Without
-        steps, a launch takes a tenth less time.
+    steps: whether to also record how many threads enter each straight piece of code.
+        counters.active_lanes requires these records. The default is the value of trace.
+        Without steps, a launch takes a tenth less time.
     timeout: time limit in seconds for one block.
-    quiet: whether to show nothing.
+    quiet: whether to suppress the report that a launch with findings shows.
 
     An access out of bounds, a hang, a deadlock or an exception in a thread ends the
     launch. The launch then raises KernelFault, or the thread's exception, with the
@@ -133,7 +132,7 @@ KEPT = 256  # maximum number of programs kept; the oldest is dropped first
 
 
 def program_for(runner: SimulatedKernel, values: list[Any]) -> RewrittenKernel:
-    """Return the kernel rewritten for such arguments, from the cache if possible."""
+    """Return the kernel, rewritten for such arguments, from the cache if possible."""
     kinds, bound = bind_arguments(runner.kernel, values)
     modes = runner.checks, runner.steps, runner.trace
     key = (runner.kernel.function, kinds, modes)

@@ -1,8 +1,8 @@
 """Races between blocks on global memory.
 
 Blocks run in any order, or concurrently. If one block writes an element that another
-reads or writes, that is a race, with three exceptions: both accesses are atomic, both
-write the same value, or one block released its access and the other acquired it. A
+reads or writes, the two accesses race, with three exceptions. Both accesses are atomic,
+both write the same value, or one block released its access and the other acquired it. A
 release is an atomic after a threadfence (by the same thread, or by any thread of the
 block before a barrier). An acquisition is a later atomic of another block on the same
 element. A reduction whose last block sums the partial results uses this protocol.
@@ -21,7 +21,7 @@ from .warp import WARP
 
 _READ, _WRITE, _ATOMIC = CODES[READ], CODES[WRITE], CODES[ATOMIC]
 _FENCE = CODES[FENCE]
-MANY = -1  # the block's number if several blocks made the access
+MANY = -1  # used as a block's number if several blocks made the access
 
 
 @dataclass(frozen=True)
@@ -56,18 +56,19 @@ class Shadow:
 
     @classmethod
     def of(cls, size: int) -> Shadow:
-        # Zeros occupy no pages of memory until something is written to them.
+        # A page of np.zeros() occupies memory only after a write to it.
         return cls(*(np.zeros(size, t) for t in ("i4", "i2", "i4", "i8", "f8")))
 
 
 @dataclass
 class Knowledge:
-    """For each other block, the accesses that are known to have happened before.
+    """Accesses of other blocks that are known to have happened before.
 
-    An access in the block's interval j has a stamp: 3j if the thread fenced and
-    released the access in that interval, 3j + 1 if it only fenced the access, and
-    3j + 2 otherwise.
+    An access in the block's interval j has a stamp. It is 3j if the thread fenced and
+    released the access in that interval. It is 3j + 1 if the thread only fenced the
+    access, and 3j + 2 otherwise.
 
+    Each column has an entry for every block:
     all: all accesses with a stamp up to this number are known.
     fenced: all fenced accesses with a stamp up to this number are known.
     exact, who: accesses of thread `who` with exactly the stamp `exact`, 3j, are known.
@@ -106,14 +107,14 @@ class Knowledge:
 
 
 class Between:
-    """The search for races between the blocks of a launch, in all their accesses."""
+    """The search for races between the blocks of a launch."""
 
     def __init__(self, layout: MemoryLayout, blocks: int) -> None:
         self.layout, self.blocks = layout, blocks
-        self.clock = 0  # number of intervals that were examined
+        self.clock = 0  # number of examined intervals
         self.shadows: dict[int, Shadow] = {}
         self.known: dict[int, Knowledge] = {}
-        # The knowledge that each address of an atomic passes on.
+        # For each address of an atomic, the knowledge that its acquisition transfers.
         self.released: dict[int, Knowledge] = {}
         self.fence: dict[int, int] = {}  # each block's last interval with a fence
         self.examined = np.zeros(blocks, bool)
@@ -202,7 +203,7 @@ class Between:
     def _meetings(
         self, batch: Batch, code: int, rows: np.ndarray, address: np.ndarray
     ) -> Iterator[Meeting]:
-        """Yield one meeting for each pair of sites: the first by address and thread."""
+        """Yield one meeting per pair of sites: the first by address and thread."""
         if not len(rows):
             return
         shadow = self.shadows[code]
@@ -225,7 +226,7 @@ class Between:
         address: np.ndarray,
         stamps: np.ndarray | None,
     ) -> None:
-        """Record the origin of these accesses; `stamps` is None without fences."""
+        """Record the origins of these accesses. `stamps` is None without fences."""
         for code, shadow in self.shadows.items():
             chosen = np.flatnonzero(batch.kind[rows] == code)
             if not len(chosen):
@@ -263,7 +264,7 @@ class Order:
         self.known = between.known.get(block)
         if self.known is None:
             self.known = between.known[block] = Knowledge.none(between.blocks)
-        # The row of each acquisition, and the knowledge that it gained.
+        # Each acquisition, as its row and the acquired knowledge.
         self.acquired: list[tuple[int, Knowledge]] = []
         start, end = int(batch.starts[part]), int(batch.starts[part + 1])
         self.fences = start + np.flatnonzero(batch.kind[start:end] == _FENCE)
@@ -291,7 +292,7 @@ class Order:
         thread = self.batch.thread
         fences: dict[int, int] = {}
         for row in self.fences.tolist()[::-1]:
-            # In reversed order, the thread's first fence is stored last and remains.
+            # In this order, the thread's first fence is stored last, and remains.
             fences[int(thread[row])] = row
         for row, address in zip(self.rows[atomics], self.address[atomics]):
             thread_number, place = int(thread[row]), int(address)
@@ -334,7 +335,7 @@ class Order:
         return bool(phase[acquired] < phase[row])
 
     def end(self) -> None:
-        """End the interval; its barrier passes acquired knowledge to all threads."""
+        """End the interval. Its barrier transfers acquired knowledge to all threads."""
         for _, knowledge in self.acquired:
             self.known.learn(knowledge)
         if len(self.fences):

@@ -1,25 +1,25 @@
 """Count the costs of a launch from its accesses, as Nsight Compute (ncu) does.
 
 A request is one execution of a place in the source by a warp. A thread's k-th visit to
-a place between two barriers belongs to the k-th request of its warp there. That is
-exact if the threads of a warp take the same path. If they diverge, the requests are
-those of a GPU whose warps reconverge at the place: in a loop with different numbers of
-turns, the threads that are still in the loop make the later requests.
+a place between two barriers belongs to the k-th request of its warp there. This
+rule is exact if the threads of a warp take the same path. If they diverge, the requests
+are those of a GPU whose warps reconverge at the place. In a loop with different numbers
+of turns, the threads that are still in the loop make the later requests.
 
-sectors: the 32-byte pieces of global memory that a request's threads touch together. An
-atomic counts a sector as often as the largest number of lanes that update one of its
-elements. Those lanes take turns, and lanes on other elements are served meanwhile.
-(Measured with ncu on an H200: of 177 patterns of 32 lanes, 155 take exactly that
-number. The others, which are all scattered, take one or two sectors more.)
+sectors: the 32-byte pieces of global memory that a request's threads touch. For an
+atomic, a sector counts once for each lane that updates its most contended element.
+These lanes take turns, and lanes on other elements are served meanwhile.
+(Measured with ncu on an H200: of 177 patterns of 32 lanes, 155 take exactly this
+number. The other patterns are scattered, and take one or two sectors more.)
 
 wavefronts: the turns that a request to shared memory takes. Shared memory has 32 banks
 of 4 bytes. A word that several lanes read takes one turn, and several words of one bank
-take a turn each. 8-byte elements are processed by half warps, 16-byte elements by
-quarter warps. Lanes with atomics on the same bank take turns, even for the same word.
+take a turn each. Half warps access 8-byte elements, and quarter warps access 16-byte
+elements. Lanes with atomics on the same bank take turns, even for the same word.
 
 conflicts: wavefronts beyond a request's minimum, which is one, or two or four for 8- or
-16-byte elements. Every array begins at a multiple of 256 bytes, as after cudaMalloc,
-and every shared array at bank 0.
+16-byte elements. Every array begins at a multiple of 256 bytes, as after cudaMalloc.
+Every shared array begins at bank 0.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _ATOMIC, _FENCE = CODES[ATOMIC], CODES[FENCE]
 _GLOBAL, _SHARED = SPACES[GLOBAL], SPACES[SHARED]
 SECTOR = 32  # bytes per sector
 BANKS = 32  # banks of 4 bytes each
-PLANS = 4  # number of batches whose grouping into requests is kept
+PLANS = 4  # number of recent batches whose groups of rows by request are kept
 
 
 class SiteSums:
@@ -116,7 +116,7 @@ class SiteSums:
         self, request: np.ndarray, at: np.ndarray, site: np.ndarray, lane: np.ndarray
     ) -> None:
         size = np.clip(self.layout.size[site], 4, 16)
-        half = lane * size // (4 * BANKS)  # number of the half or quarter of the warp
+        half = lane * size // (4 * BANKS)  # number of the half or quarter warp
         group = request * 4 + half
         word = at // size
         first = mark_heads(group)
@@ -171,7 +171,7 @@ class SiteSums:
 
 
 def group_requests(batch: Batch) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows ordered by request and thread, and the number of each request."""
+    """Return the rows in order of request and thread, and each row's request number."""
     layout = batch.layout
     rows, n = None, len(batch.thread)
     if layout.fences:
@@ -213,7 +213,7 @@ def _count_distinct(
 def _count_lane_turns(
     request: np.ndarray, at: np.ndarray, site: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return each sector's site, and the largest number of lanes on one element."""
+    """Return each sector's site, and its largest number of lanes on one element."""
     order = np.lexsort((at, request))
     request, at, site = request[order], at[order], site[order]
     begins = mark_heads(request, at)
@@ -235,11 +235,11 @@ def _count_atomic_turns(
 
 
 def _count_turns(first: np.ndarray, word: np.ndarray, banks: np.ndarray) -> np.ndarray:
-    """Return the largest number of words in one bank, for each group of lanes."""
+    """Return the largest number of words in a bank, for each group of lanes."""
     turns = np.ones(len(first), np.int64)
     low = np.minimum.reduceat(word, first)
     high = np.maximum.reduceat(word, first)
-    wide = high - low >= banks  # other groups have at most one word per bank
+    wide = high - low >= banks  # narrower groups have at most one word per bank
     if not wide.any():
         return turns
     lengths = np.diff(first, append=len(word))

@@ -1,6 +1,6 @@
 """Rewrite the reads and assignments of array elements.
 
-The new code logs each access. If nothing is logged, it makes some accesses faster.
+With checks, the new code logs each access. Without them, some accesses become faster.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def rewrite_components(
 ) -> tuple[list[ast.expr], list[ast.expr]]:
     """Return the index expressions, and tests of the indices after the first.
 
-    The tests check that these are not negative. Appends the name or number of each
-    index to site.index, for later code.
+    The tests ensure that these indices are not negative. The function also appends each
+    index, as a name or a number, to site.index, for later code.
     """
     first: list[ast.expr] = []
     signed: list[ast.expr] = []
@@ -105,7 +105,7 @@ def build_element(
         side = make_constant(sides[axis]) if tile else rewriter.own(own_side)
         flat = add(make_product(flat, side), part)
     position = tuple_of([again_at(i) for i in site.index])
-    if tile:  # with a single number as an index, NumPy is faster
+    if tile:  # NumPy is faster if the index is a single number
         kind, key = "f", rewriter.temporary()
         flat, position = make_walrus(key, flat), load(key)
         for i, limit in zip(site.index[1:], sides[1:]):
@@ -174,7 +174,7 @@ def rewrite_subscript(rewriter: Rewriter, node: ast.Subscript) -> ast.expr:
 
 
 def again_at(part: str | int) -> ast.expr:
-    """Return an index that is already computed: a local's name, or a number."""
+    """Return an expression for a computed index: a local's name, or a number."""
     return load(part) if isinstance(part, str) else make_constant(part)
 
 
@@ -203,7 +203,7 @@ def rewrite_annotated(rewriter: Rewriter, node: ast.AnnAssign) -> Any:
 
 
 def assign_raw(rewriter: Rewriter, node: ast.Assign) -> list[ast.stmt]:
-    """Assign the raw array of a thread's local array to a separate variable."""
+    """Return the statement that assigns a local array's raw array to a variable."""
     entity = rewriter.variant.static.get(get_name(node))
     if entity is None or entity.origin != "local" or not rewriter.checks:
         return []
@@ -221,7 +221,7 @@ def is_element(node: ast.expr) -> bool:
 def rewrite_target(
     rewriter: Rewriter, node: ast.expr, after: list[ast.stmt], place: ast.stmt
 ) -> ast.expr:
-    """Return the replacement for a target; add the remaining statements to `after`."""
+    """Return a target's replacement; add the statements that must follow to `after`."""
     if isinstance(node, (ast.Tuple, ast.List)):
         node.elts = [rewrite_target(rewriter, one, after, place) for one in node.elts]
         return node
@@ -286,7 +286,7 @@ def log_write(
 def convert_value(
     rewriter: Rewriter, value: ast.expr, entity: Entity | None
 ) -> ast.expr:
-    """Build code that converts a value to the array's integer type; it wraps as in C.
+    """Build code that converts a value to the array's integer type, and wraps as in C.
 
     Returns `value` unchanged if no array of integers is given.
     """

@@ -50,7 +50,7 @@ class End:
 
 
 def explain(error: BaseException, launch: SimulatedLaunch) -> End:
-    """Return the end of the launch that `error` stopped."""
+    """Explain how `error` ended the launch."""
     frames = _list_frames(error, launch)
     number = frames[0].tb_frame.f_locals.get(".lin") if frames else None
     if isinstance(error, Stop) and error.thread is not None:
@@ -88,7 +88,7 @@ def _make_finding(
         verb = VERBS.get(where.kind if where else "", "touches")
         what = f"{stop.array}[{shown}]" if stop.index is not None else stop.array
         text = f"{verb} {what}{line}: {stop.text}"
-        # If the launch determines the array's size, a guard does not help.
+        # If the launch determines the array's size, a guard is not the cure.
         if any(e.dynamic and e.name == stop.array for e in launch.program.entities):
             size = launch.config.shared
             text += (
@@ -158,10 +158,10 @@ def _find_index_error(
 def _find_inner_error(
     error: BaseException, inner: TracebackType | None, launch: SimulatedLaunch
 ) -> Stop | None:
-    """Return the Stop for an error that keeps its own text; None for others.
+    """Return the Stop for an error that retains its text; None for other errors.
 
-    These are NumPy's exceptions, IndexError, ValueError and MemoryError, and a kernel's
-    TypeErrors that improve_error() does not reword.
+    Such errors are NumPy's exceptions, IndexError, ValueError and MemoryError, and a
+    kernel's TypeErrors that improve_error() does not reword.
     """
     kinds = (IndexError, ValueError, MemoryError)
     of_numpy = type(error).__module__.startswith("numpy")
@@ -169,7 +169,7 @@ def _find_inner_error(
         return None
     reported = of_numpy or isinstance(error, kinds)
     if isinstance(error, TypeError) and inner.tb_next is None and not reported:
-        reported = improve_error(error, launch) is error  # the text is Python's own
+        reported = improve_error(error, launch) is error  # it kept Python's text
     if not reported:
         return None
     return Stop("exception", f"ends with {type(error).__name__}: {error}")
@@ -182,7 +182,7 @@ def _list_values(place: AccessPlace, frame: FrameType) -> list[int]:
 
 
 def improve_error(error: BaseException, launch: SimulatedLaunch) -> BaseException:
-    """Reword Python's errors whose original text does not fit a kernel."""
+    """Return the error, reworded if Python's text does not fit a kernel."""
     chain = _list_frames(error, launch)
     if not chain:
         return error
@@ -215,7 +215,7 @@ def _explain_index(text: str, place: AccessPlace | None) -> str:
 
 
 def _explain_number(error: TypeError | AttributeError, frame: FrameType) -> str:
-    """Explain x.shape where x is a number; return "" for other errors."""
+    """Explain the error of x.shape for a number x; return "" for other errors."""
     value = getattr(error, "obj", None)
     if not isinstance(error, AttributeError) or not isinstance(value, NUMBERS):
         return ""
@@ -288,8 +288,8 @@ def shorten_error(error: BaseException) -> BaseException:
     def render() -> list[str]:
         from IPython import get_ipython
 
-        # Read the error from IPython's last_value: a reference in this closure would
-        # keep the arrays alive.
+        # Read the error from sys.last_value, where IPython stores it. A reference in
+        # this closure would keep the arrays alive.
         error = sys.last_value
         frames = _walk_traceback(error.__traceback__)
         entries = [t for t in frames if not _get_code(t).co_filename.startswith(_HERE)]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .rewrite import Rewriter
 
 
-MAX_LOCAL = 512 << 10  # bytes of local memory per GPU thread
+MAX_LOCAL = 512 << 10  # bytes of local memory per thread of a GPU
 
 
 def parse_declaration(
@@ -33,7 +33,7 @@ def parse_declaration(
 ) -> tuple[tuple[int, ...], np.dtype]:
     """Return the (shape, type) of an array; raise ArgumentError at its line.
 
-    node: the call of cuda.<path>, shared.array or local.array.
+    path: "shared.array" or "local.array". node: the call of cuda.<path>.
     """
     refuse = functools.partial(make_refusal, source, node, function.__name__)
     args = dict(zip(("shape", "dtype"), node.args))
@@ -64,7 +64,7 @@ def parse_declaration(
 def _evaluate_constant(
     function: FunctionType, source: FunctionSource, node: ast.expr, what: str
 ) -> Any:
-    """Evaluate an expression before the launch; `what` names it in errors."""
+    """Evaluate an expression before the launch; error messages call it `what`."""
     free = zip(function.__code__.co_freevars, function.__closure__ or ())
     scope = {k: cell.cell_contents for k, cell in free}
     node = with_constants(node, source.tree)
@@ -85,8 +85,8 @@ def _evaluate_constant(
 _VECTORS = {"threadIdx": "t", "blockIdx": "b", "blockDim": "n", "gridDim": "g"}
 _AXES = {f"{name}.{a}": f".{v}{a}" for name, v in _VECTORS.items() for a in "xyz"}
 
-# Functions that wait, with their argument counts. BARRIERS wait for the block and take
-# a value; EXCHANGES wait for lanes of the warp and take a mask first.
+# Functions that wait, with their argument counts. Those in BARRIERS wait for the block
+# and take a value. Those in EXCHANGES wait for lanes of the warp and first take a mask.
 BARRIERS = {"syncthreads_count": 1, "syncthreads_and": 1, "syncthreads_or": 1}
 EXCHANGES = {
     **{"shfl_sync": 3, "shfl_up_sync": 3, "shfl_down_sync": 3, "shfl_xor_sync": 3},
@@ -104,7 +104,7 @@ ATOMICS = {
 
 
 def rewrite_attribute(rewriter: Rewriter, path: str) -> ast.expr | None:
-    """Return an expression for threadIdx.x, laneid, ...; None for other paths."""
+    """Return an expression for a number such as threadIdx.x; None for other paths."""
     if path in _AXES:
         build = load if path.startswith("threadIdx") else rewriter.own
         return build(_AXES[path])
@@ -119,7 +119,7 @@ def rewrite_attribute(rewriter: Rewriter, path: str) -> ast.expr | None:
 
 
 def rewrite_call(rewriter: Rewriter, path: str, node: ast.Call) -> ast.expr:
-    """Return the replacement for a call of the language; refuse unknown calls."""
+    """Return the replacement for a call of the language; report unknown calls."""
     for form in _FORMS:
         result = form(rewriter, path, node)
         if result is not None:

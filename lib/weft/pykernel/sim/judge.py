@@ -1,6 +1,6 @@
 """Find the faults and costs of a launch from the accesses of its threads.
 
-The judge examines many intervals together, since NumPy then needs only a fraction of a
+The judge examines many intervals together. NumPy then needs only a fraction of a
 microsecond per access.
 """
 
@@ -39,16 +39,16 @@ from .log import Repeats, Rest
 from .races import Offence, blank_reads, in_block
 from .warp import WARP
 
-ROWS = 1 << 14  # number of collected accesses that triggers an examination
+ROWS = 1 << 14  # number of accesses to collect before they are examined
 INTERVALS = 1 << 12
 VERBS = {CODES[READ]: "reads", CODES[WRITE]: "writes", CODES[ATOMIC]: "updates"}
 NOUNS = {CODES[READ]: "read", CODES[WRITE]: "write", CODES[ATOMIC]: "update"}
 
 
 class Judge:
-    """The collector of a launch's intervals, which finally returns the findings.
+    """A collector of a launch's intervals that finds faults and counts costs.
 
-    arrays, sites: the launch's lists, which may grow.
+    arrays, sites: the launch's lists, to which it may append.
     grid, block: shapes as (x, y, z).
     places: the barriers' places, by number.
     sources: sources of the kernel and its helpers.
@@ -63,12 +63,12 @@ class Judge:
         self.sums = SiteSums(self.layout)
         self.repeats = Repeats(self.layout)
         self.between = Between(self.layout, grid[0] * grid[1] * grid[2])
-        self.current = -1  # the block whose memory is in the layout
+        self.current = -1  # the block to whose memory layout.blank refers
         self.findings: dict[tuple, Finding] = {}
         self.places: Sequence[AccessPlace] = ()
         self.sources: Sequence[FunctionSource] = ()
         self._waiting: list[Interval] = []
-        # The barriers that the current block has passed.
+        # A block, and the barriers that it has passed.
         self._left_by, self._left = -1, list[int]()
         self._rows = 0
         # The results of _order() for the current batch, by (part, site, site).
@@ -114,14 +114,14 @@ class Judge:
         self.current = waiting[-1].block
 
     def _add(self, finding: Finding) -> None:
-        """Keep one finding of each kind per place, and count repetitions."""
+        """Keep one finding of each kind per place, and count its repetitions."""
         key = (
             *(finding.kind, finding.array, finding.file, finding.line, finding.column),
             *(finding.other_line, finding.thread is None),
         )
         known = self.findings.get(key)
         if known:
-            # Blocks run in any order: report the lowest block, not the earliest one.
+            # Blocks run in any order, so report the block with the lowest index.
             first = min(known, finding, key=lambda one: (one.block or ())[::-1])
             finding = dataclasses.replace(
                 first,
@@ -170,7 +170,7 @@ class Judge:
         interval = batch.intervals[int(batch.part[row])]
         numbers = interval.left[: interval.number]
         if len(numbers) < interval.number or -1 in numbers:
-            return None  # the path of the block is unknown
+            return None  # some barriers that the block passed are unknown
         passed = [self.places[number] for number in numbers]
         if any(place.file != one.file for place in (other, *passed)):
             return None
@@ -180,7 +180,7 @@ class Judge:
         return find_turns(loops, barriers, one.line, other.line)
 
     def _missing(self, batch: Batch, one: int, other: int) -> str:
-        """Describe the missing barrier by its two accesses, in program order."""
+        """Describe a missing barrier by the two accesses that it would separate."""
         first = self._order(batch, one, other)
         if not first:
             return "no barrier between them"
@@ -190,9 +190,8 @@ class Judge:
     def _order(self, batch: Batch, one: int, other: int) -> int:
         """Return 1 if `one` comes before `other`, -1 if after, 0 if unknown.
 
-        The order is that of a thread that reaches both places in this interval. It is
-        unknown if there is no such thread, or if the thread reaches the places
-        alternately.
+        The order is that in which a thread reaches the two places in this interval. It
+        is unknown if no thread reaches both, or if a thread alternates between them.
         """
         part = int(batch.part[one])
         sites = int(batch.site[one]), int(batch.site[other])
@@ -228,7 +227,7 @@ class Judge:
         return self._finding(batch, "uninitialised", text, row, cure=cure)
 
     def _between(self, batch: Batch, met: Meeting) -> Finding:
-        """Describe a race between blocks, with its read or its earlier line first."""
+        """Describe a race between blocks; begin with the read or the earlier line."""
         row, element = met.row, self._element(batch, met.row)
         finding = self._finding(batch, "race", "", row)
         other_block = None if met.block == MANY else self._block(met.block)

@@ -1,7 +1,7 @@
 """A launch of a Python kernel on the simulator.
 
-The functions determine the order of threads, the arrays that overlap and the kinds of
-arguments. SimulatedLaunch then runs the blocks and reports the result.
+The functions determine the kinds of the arguments, the order of the threads, and the
+arrays that overlap. SimulatedLaunch runs the blocks and reports the result.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def bind_arguments(
 def order_threads(
     config: LaunchConfig, order: str | int
 ) -> Iterator[tuple[int, list[Any]]]:
-    """Yield each block and its threads as (x, y, z, number), in running order."""
+    """Yield each block, and its threads as (x, y, z, number), in running order."""
     (nx, ny, nz), (gx, gy, gz) = config.block, config.grid
     indices = itertools.product(range(nz), range(ny), range(nx))
     threads = [(x, y, z, number) for number, (z, y, x) in enumerate(indices)]
@@ -71,7 +71,7 @@ def order_threads(
 
 
 def number_memories(arrays: Sequence[np.ndarray]) -> dict[int, tuple[int, int]]:
-    """Map each array's id() to the number of its memory, and its offset in that memory.
+    """Map each array's id() to (number of its memory, offset in this memory in bytes).
 
     Only overlapping arrays share a numbered memory; every other array has (-1, 0).
     """
@@ -115,17 +115,17 @@ class SimulatedLaunch:
         self.accesses = Accesses(program.places)
         self.blocks = config.grid[0] * config.grid[1] * config.grid[2]
         self.arrays: list[TracedArray] = []
-        self.raws: dict[int, np.ndarray] = {}  # raw arrays by entity number
-        self.numbers: dict[int, int] = {}  # indices in self.arrays by entity number
+        self.raws: dict[int, np.ndarray] = {}  # raw arrays, by entity number
+        self.numbers: dict[int, int] = {}  # indices in self.arrays, by entity number
         self.findings: dict[Any, Finding] = {}
         self.at: tuple[int, int, int] | None = None
         self.names: dict[tuple[int, int], dict[str, int]] = {}
         self.trace: Trace | None = None
-        self.at_end: list[int] = []  # the block's threads that reached the end
-        # Threads that have left a helper early since the last barrier.
+        self.at_end: list[int] = []  # threads of the block that reached the end
+        # Threads that returned early from a helper since the last barrier.
         self.left: set[int] = set()
         self._room: np.ndarray | None = None
-        self.spread: dict[int, Spread] = {}  # layouts by array number
+        self.spread: dict[int, Spread] = {}  # layouts, by array number
         self.env: dict[str, Any] = {**CASTS, **NUMBERS, **program.constants}
         self.args = self._arrange(args)
         self._judge: Judge | None = None
@@ -178,9 +178,9 @@ class SimulatedLaunch:
         )
 
     def _spread(self, raw: np.ndarray) -> None:
-        """Number the last array's elements by their places in a span of memory.
+        """Number the last array's elements by their places in its span of memory.
 
-        The array's record then has one dimension, which covers the array's whole span.
+        The array's record then has one dimension, which covers the whole span.
         """
         size = raw.dtype.itemsize
         low, high = np.lib.array_utils.byte_bounds(raw)
@@ -280,7 +280,7 @@ class SimulatedLaunch:
     def came_to_end(self, number: int) -> None:
         """Record that a thread reached the kernel's end.
 
-        A thread that has left a helper early since the last barrier is not recorded.
+        A thread that returned early from a helper since the last barrier is omitted.
         """
         if number not in self.left:
             self.at_end.append(number)
@@ -296,10 +296,10 @@ class SimulatedLaunch:
             and not isinstance(value, bool)
         }
 
-    # ---- running ----
+    # ---- execution ----
 
     def run(self, order: str | int) -> None:
-        """Run every block; propagate exceptions in threads."""
+        """Run every block. Exceptions of threads propagate to the caller."""
         schedule = run_block if self.program.general else run_barriers
         if not self.program.variants[0].yields:
             schedule = run_plain
@@ -310,7 +310,7 @@ class SimulatedLaunch:
                 self.left.clear()
                 self.at = unflatten(block, self.config.grid)
                 for entity in self.program.entities:
-                    # A block's shared memory is uninitialised at first.
+                    # At the start of a block, its shared memory is uninitialised.
                     if entity.origin == "shared":
                         memory.poison(self.raws[entity.number])
                 schedule(self, block, self._build_body(), self.args, threads)
@@ -318,11 +318,11 @@ class SimulatedLaunch:
             self.judge()
 
     def close(self) -> None:
-        """Release the arrays, which a reference cycle through `env` keeps alive."""
+        """Release the arrays, which references in `env` would keep alive in a cycle."""
         self.env.clear()
 
     def _build_body(self) -> Callable:
-        """Return the kernel as a function, for the block that begins."""
+        """Return the kernel as a function for the current block."""
         assert self.at is not None
         self.env[".bx"], self.env[".by"], self.env[".bz"] = self.at
         for variant in reversed(self.program.callers_first):
@@ -344,7 +344,7 @@ class SimulatedLaunch:
             self.judge()
 
     def judge(self) -> None:
-        """Pass the log's intervals to the judge."""
+        """Move the intervals from the log to the judge."""
         if self.log is None or self._judge is None:
             return
         known = self._judge.repeats.find if self.trace is None else None
@@ -356,11 +356,13 @@ class SimulatedLaunch:
     # ---- findings ----
 
     def opens(self, block: int, waiting: dict[int, int]) -> None:
-        """Check a barrier that opens for the threads that wait at these places.
+        """Check a barrier that is about to release its waiting threads.
+
+        waiting: for each of these threads, the place at which it waits.
 
         Reports a fault if they wait at several places, or if other threads reached the
-        kernel's end on a path past the barrier. As on a GPU, threads that have returned
-        are not missing.
+        kernel's end on a path past the barrier. As on a GPU, the barrier does not wait
+        for threads that have returned.
         """
         self.left.clear()
         by_place: dict[int, list[int]] = {}
@@ -382,10 +384,10 @@ class SimulatedLaunch:
     def meet(
         self, block: int, waits: dict[int, tuple], sources: dict[int, int], size: int
     ) -> None:
-        """Report a warp's waiting lanes that depend on absent lanes.
+        """Report a fault if waiting lanes of a warp depend on absent lanes.
 
-        waits: the call at which each of these threads waits.
-        sources: the lane that each lane reads.
+        waits: for each waiting thread, its call.
+        sources: for each lane, the lane that it reads.
         size: number of threads in the block.
         """
         if not self.program.checks:
@@ -411,7 +413,7 @@ class SimulatedLaunch:
         )
 
     def fail(self, error: BaseException, seconds: float) -> BaseException:
-        """Return the exception that explains the end of the launch, with a .report."""
+        """Return an exception, with a .report, that explains the end of the launch."""
         end = faults.explain(error, self)
         if self.log is not None and self.at is not None:
             refused = isinstance(error, IndexError) and end.finding is not None

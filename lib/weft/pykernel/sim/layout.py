@@ -1,12 +1,12 @@
 """The records of a launch: accesses, the addresses of arrays, and columns of both.
 
-The rewriter makes an AccessPlace wherever a kernel touches an array. The engine fills
-Intervals, one for each block and stretch between two barriers. The judge computes
-findings and counters from them, and pictures show them.
+The rewriter makes an AccessPlace wherever a kernel touches an array. The engine records
+the accesses of a block between two barriers as an Interval. The judge computes findings
+and counters from Intervals, and pictures show them.
 
-Each distinguishable granule of memory has an address. A granule is an element, or a
-byte if elements of several sizes share the memory. A local array has separate addresses
-for each thread; a shared array has the same addresses in each block.
+Each granule of memory has an address. A granule is an element, or a byte if elements of
+several sizes share the memory. A local array has separate addresses for each thread. A
+shared array has the same addresses in each block.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ SHIFT = SITES.bit_length() - 1  # entry >> SHIFT is the entry's element
 class Entity:
     """An array with a name in the kernel.
 
-    number: the raw array is called .r<number>, its view .v<number>, and its sides
-        .d<number>_<i>.
+    number: part of the new code's names. The raw array is .r<number>, its view is
+        .v<number>, and its sides are .d<number>_<i>.
     origin: "parameter", "shared", "local" or "constant".
     shape: shape of a shared or local array.
     """
@@ -47,7 +47,7 @@ class Entity:
 
     @property
     def inline(self) -> bool:
-        """Whether the array has dimensions, and elements that are numbers."""
+        """Whether the array has dimensions, and its elements are numbers."""
         return self.ndim > 0 and self.dtype.fields is None
 
     @property
@@ -93,11 +93,11 @@ class Variant:
     tree: ast.FunctionDef
     file: str
     bindings: tuple[Any, ...]  # an Entity or a kind for each parameter
-    static: dict[str, Entity]  # arrays by names that always refer to them
+    static: dict[str, Entity]  # arrays, by names that never refer to anything else
     kinds: Any = None
     yields: bool = False
-    uses: list[str] = field(default_factory=list)  # the engine's names, and free names
-    maker: types.CodeType | None = None  # the code that makes the function from `uses`
+    uses: list[str] = field(default_factory=list)  # the engine's and nonlocal names
+    maker: types.CodeType | None = None  # makes the function from values of `uses`
     code: types.CodeType | None = None  # the function's code
     places: dict[Position, AccessPlace] = field(default_factory=dict)
 
@@ -113,10 +113,11 @@ class TracedArray:
 
     space: GLOBAL, SHARED or LOCAL.
     shape: shape in elements, row-major.
-    written: whether the elements have values at the start (arguments do; shared and
-        local arrays do not).
-    memory, offset: arrays that overlap have the number of their memory (0, 1, ...), and
-        the byte offset at which they begin in it. -1: the array overlaps no other.
+    written: whether the elements have values at the start. Those of arguments do; those
+        of shared and local arrays do not.
+    memory: number of the memory that the array shares with others; -1 if it overlaps no
+        other array.
+    offset: byte offset at which the array begins in this memory.
     """
 
     name: str
@@ -135,11 +136,11 @@ class TracedArray:
 
 @dataclass(frozen=True)
 class Site:
-    """A place in the source that touches an array, one or many times.
+    """A place in the source that touches an array.
 
-    kind: READ, WRITE or ATOMIC. STEP is an entry into a straight piece of code, and is
-        recorded to count active lanes. FENCE is a threadfence or threadfence_system.
-        Neither touches an array.
+    kind: READ, WRITE, ATOMIC, STEP or FENCE. A STEP is an entry into a straight piece
+        of code, recorded to count active lanes. A FENCE is a threadfence or
+        threadfence_system. Neither touches an array.
     array: number among the launch's arrays; -1 for STEP and FENCE.
     text: the access as written, such as "x[i + 1]".
     file, line, column: the place (lines from 1, columns from 0).
@@ -159,21 +160,22 @@ class Site:
 
 @dataclass
 class Interval:
-    """The accesses of one block between two barriers, in the order they happened.
+    """The accesses of one block between two barriers.
 
-    There are n rows, grouped by thread in the order in which threads ran, and within a
-    thread in program order.
+    The n rows are grouped by thread, in the order in which the threads ran. The rows of
+    a thread are in program order.
 
     thread: (n) int32, linear in the block.
     site: (n) int32.
     element: (n) int64, row-major in the site's array; -1 if the site has none.
-    phase: (n) int32, how often the thread had met its warp at a syncwarp, shuffle or
-        vote in this interval; None if no thread has.
+    phase: (n) int32, number of earlier meetings of the thread with its warp in this
+        interval, at a syncwarp, shuffle or vote. None if there were no meetings.
     values: the stored value of each WRITE, in the order of those rows.
     block: linear number of the block.
-    number: number of barriers that the block had passed before.
-    barrier: number of the place of the barrier at the end; -1 at the block's end.
-    left: for each interval of the block, in order, its `barrier`.
+    number: number of barriers that the block had passed before this interval.
+    barrier: number of the place of the barrier that ends the interval; -1 if the block
+        ended.
+    left: the `barrier` of each of the block's intervals, in order.
     """
 
     block: int
@@ -192,10 +194,10 @@ class Trace:
     """A complete record of a launch, kept for pictures.
 
     grid, block: shapes as (x, y, z).
-    names: for each thread as (block, thread), the final values of its integer locals
-        and parameters.
-    passing: names that a thread may bind more than once, as in a loop; their earlier
-        values are lost.
+    names: the final values of each thread's integer locals and parameters, by (block,
+        thread).
+    passing: names that a thread may bind more than once, as in a loop. Only their last
+        values are in `names`.
     """
 
     kernel: str
@@ -213,7 +215,7 @@ class Trace:
 CODES = {READ: 0, WRITE: 1, ATOMIC: 2, STEP: 3, FENCE: 4}
 _CHANGES = CODES[WRITE], CODES[ATOMIC]
 SPACES = {GLOBAL: 0, SHARED: 1, LOCAL: 2, "": 3}
-STORED_NAN = float(np.finfo(np.float32).max)  # unlike NaN, it is equal to itself
+STORED_NAN = float(np.finfo(np.float32).max)  # represents NaN, but equals itself
 
 
 @dataclass
@@ -230,7 +232,7 @@ class Memory:
 class MemoryLayout:
     """Addresses for a launch's arrays, in columns by site.
 
-    arrays, sites: the launch's lists; grow() includes additions to them.
+    arrays, sites: the launch's lists. grow() includes later additions to them.
 
     Columns that describe the memory of each site:
     contended: threads share the memory, and some site writes to it.
@@ -248,9 +250,9 @@ class MemoryLayout:
         self.arrays, self.sites, self.threads = arrays, sites, threads
         self.memories: dict[tuple[str, int], Memory] = {}
         self.total = 0
-        self.fresh: list[Memory] = []  # memories that are unwritten at the start
+        self.fresh: list[Memory] = []  # memories that are unwritten at first
         self.blank = np.zeros(0, bool)
-        self.version = (-1, -1)  # the numbers of arrays and sites at the last grow()
+        self.version = (-1, -1)  # lengths of `arrays` and `sites` at the last grow()
         self.grow()
 
     def grow(self) -> None:
@@ -340,7 +342,7 @@ class Batch:
 
     part: number of the interval in the batch.
     blocks, turn: for each interval, its block, and how often the block changed before.
-    address: the first granule of the access (meaningless if it touches no array).
+    address: first granule of the access. Meaningless for a STEP or FENCE.
     """
 
     def __init__(self, layout: MemoryLayout, intervals: list[Interval]) -> None:
@@ -367,7 +369,7 @@ class Batch:
             self.address += self.thread * layout.room[self.site]
 
     def rows(self, where: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return a mask's rows, repeated per granule, and the granules' addresses."""
+        """Return the rows in a mask, once per granule, and the granules' addresses."""
         rows = np.flatnonzero(where)
         address = self.address[rows]
         if not self.layout.wide:
@@ -386,7 +388,7 @@ class Batch:
     def numbers(self, rows: np.ndarray) -> np.ndarray:
         """Return the values that WRITE rows stored, as float64.
 
-        The values are for comparisons only: a stored NaN becomes STORED_NAN, and
+        The values are for comparisons only. A stored NaN becomes STORED_NAN, and
         integers beyond 2^53 are rounded.
         """
         if self._numbers is None:
@@ -400,12 +402,12 @@ class Batch:
 
 
 def count_bits(count: int) -> int:
-    """Return the number of bits that numbers below `count` need."""
+    """Return the number of bits that represent all numbers below `count`."""
     return max(1, int(count - 1).bit_length())
 
 
 def mark_heads(keys: np.ndarray, *others: np.ndarray) -> np.ndarray:
-    """Return the first row of each distinct value in sorted columns."""
+    """Return the first row of each distinct combination of values in sorted columns."""
     new = np.empty(len(keys), bool)
     new[:1] = True
     np.not_equal(keys[1:], keys[:-1], out=new[1:])
@@ -419,7 +421,7 @@ def _number_values(stored: list[Any]) -> np.ndarray:
         values = np.array(stored, np.float64)
         values[np.isnan(values)] = STORED_NAN
         return values
-    except (TypeError, ValueError, OverflowError):  # such as complex numbers
+    except (TypeError, ValueError, OverflowError):  # complex numbers, for example
         return np.array([float(hash(value)) for value in stored], np.float64)
 
 

@@ -1,15 +1,16 @@
 """The log of a launch: entries of running threads, decoded into Intervals.
 
-An entry is element * SITES + site. Threads run one at a time; the start of each turn is
-recorded separately. Many intervals are decoded at a time, since NumPy takes the same
-few microseconds for ten entries as for ten thousand.
+An entry is element * SITES + site. Threads run one at a time, and the log records the
+start of each turn separately. Many intervals are decoded together, since NumPy takes
+the same few microseconds for ten entries as for ten thousand.
 
-An interval that is like an earlier one is recognised before it is decoded, since blocks
-often do the same work on other elements. Two intervals are alike under two conditions.
-Their threads touch the same shared elements in the same order. In each global array,
-all elements are shifted by the same distance, a whole number of sectors. Intervals that
-are alike have the same races and costs. The second interval of a kind is examined
-alone. If it has no race, it and later ones of its kind are reduced to a Rest's rows.
+Blocks often do the same work on other elements. Repeats therefore recognises an
+interval that is like an earlier one, before it is decoded. Two intervals are alike
+under two conditions. Their threads touch the same shared elements in the same order. In
+each global array, all elements are shifted by the same number of whole sectors. Such
+intervals have the same races and costs. The second interval of a kind is examined
+alone. If it has no race, it and all later intervals of its kind are reduced to the rows
+of a Rest.
 """
 
 from __future__ import annotations
@@ -43,17 +44,17 @@ from .layout import (
 from .plain_loops import HEADER
 from .races import in_block
 
-MANY = 1 << 15  # number of entries at which the log counts as full
-# The layout of a strided array: its shape, the number of elements by which each index
-# moves, and the place of the first element.
+MANY = 1 << 15  # minimum number of entries in a full log
+# The layout of a strided array: its shape, the step of each index in elements, and the
+# place of the first element.
 Spread = tuple[tuple[int, ...], tuple[int, ...], int]
-PIECE = 512  # number of accesses from which a search for a similar piece pays off
+PIECE = 512  # minimum number of accesses for a search for a similar piece
 KEPT = 1 << 18  # maximum number of accesses kept when an interval is truncated
 
 
 @dataclass
 class _End:
-    """The end of an interval: counts of entries, turns and values before it."""
+    """The end of an interval, as the numbers of entries, turns and values before it."""
 
     block: int
     number: int
@@ -76,7 +77,7 @@ class _Columns:
 
 
 class Piece:
-    """An interval, as it was logged."""
+    """A logged interval that has not been decoded."""
 
     def __init__(self, columns: _Columns, before: _End, end: _End) -> None:
         self.columns, self.end = columns, end
@@ -105,17 +106,17 @@ class Piece:
         return self.columns.values[self._value : self.end.values]
 
 
-# A function of a piece, and of a function that decodes pieces. It returns a replacement
-# for the interval, or None.
+# A Find receives a piece, and a function that decodes pieces. It returns a
+# replacement for the interval, or None.
 Find = Callable[[Piece, Callable[[list[Piece]], list[Interval]]], Interval | None]
 
 
 class Log:
-    """The entries of threads since the log was last emptied.
+    """The log's entries since it was last emptied.
 
-    sites: list shared with the judge; it may grow while a launch runs.
-    spread: layouts, by array number, of arrays whose elements are numbered by their
-        place in memory.
+    sites: list shared with the judge. It may grow while a launch runs.
+    spread: layouts, by array number, of the arrays whose elements are numbered by
+        their place in memory.
     """
 
     def __init__(self, sites: list[Site], spread: dict[int, Spread]) -> None:
@@ -124,14 +125,14 @@ class Log:
         self.values: list[Any] = []
         self.starts = array("q")  # index of the entry at which each turn starts
         self.threads = array("i")  # thread of each turn
-        # For each turn, how often the thread had met its warp before.
+        # For each turn, the number of earlier meetings of the thread with its warp.
         self.phases = array("i")
         self.ends: list[_End] = []
         self.shapes: list[plain_loops.LoopShape] = []
         self._of_place: dict[tuple[AccessPlace, int], int] = {}
 
     def site(self, place: AccessPlace, number: int) -> int:
-        """Return the number of the Site of a place that touches array `number`."""
+        """Return the number of the Site for a place that touches array `number`."""
         key = (place, number)
         site_number = self._of_place.get(key)
         if site_number is None:
@@ -154,7 +155,7 @@ class Log:
     def end_early(self, block: int, refused: bool) -> None:
         """End the launch in the middle of an interval.
 
-        refused: whether the last entry belongs to an access that was not made.
+        refused: whether the access of the last entry did not happen.
         """
         if refused and self.entries:
             last = self.sites[self.entries.pop() & (SITES - 1)]
@@ -167,9 +168,9 @@ class Log:
         self.end(block, number, bool(self.phases))
 
     def _complete(self) -> None:
-        """Drop incomplete entries: a launch over its time limit may stop anywhere.
+        """Drop incomplete entries, since a time limit may stop a launch anywhere.
 
-        If the last interval is very long, only its beginning is kept.
+        If the last interval is very long, keep only its beginning.
         """
         turns = min(len(self.starts), len(self.threads))
         if self.phases:
@@ -186,7 +187,7 @@ class Log:
         if self.shapes:
             rows = np.cumsum(plain_loops.Table(self.shapes).lengths(packed, cut=True))
             packed = packed[: np.searchsorted(rows, KEPT)]
-        packed = packed[:KEPT]  # keep the beginning of an endless loop's entries
+        packed = packed[:KEPT]  # of an endless loop, keep only the beginning
         loop = np.flatnonzero(packed & (SITES - 1) == HEADER)[-1:]
         if len(loop):
             shape = self.shapes[int(packed[loop[0]]) // SITES]
@@ -207,8 +208,8 @@ class Log:
     def take(self, known: Find | None = None) -> Iterator[Interval]:
         """Yield the intervals that have ended, and remove them from the log.
 
-        known: called for each large piece. For a piece that is like an earlier one, it
-            returns a replacement for the interval, which is then not decoded.
+        known: function that is called for each large piece. For a piece that is like an
+            earlier one, it returns a replacement. The piece is then not decoded.
         """
         columns = _Columns(
             np.array(self.entries, np.uint64).view(np.int64),
@@ -285,7 +286,7 @@ class Log:
         return intervals
 
     def _sort_by_thread(self, interval: Interval, turns: np.ndarray) -> None:
-        """Order the rows thread by thread if threads took several turns each."""
+        """Sort the rows by thread if threads took several turns each."""
         order_of, first = np.unique(turns, return_index=True)
         if len(first) == len(turns):
             return
@@ -302,7 +303,7 @@ class Log:
 
 
 def _place_elements(element: np.ndarray, spread: Spread) -> np.ndarray:
-    """Convert row-major numbers of a strided array's elements to places in memory."""
+    """Convert a strided array's row-major element numbers to places in memory."""
     shape, steps, first = spread
     places = np.full(element.shape, first, np.int64)
     for index, step in zip(np.unravel_index(element, shape), steps):
@@ -317,8 +318,8 @@ def site_of(place: AccessPlace, number: int) -> Site:
 
 
 KINDS = 64  # maximum number of kinds kept per launch
-ALIKE = 8  # maximum number of kinds kept per key
-LARGE = 1 << 16  # a piece with more entries is not kept
+ALIKE = 8  # maximum number of kinds kept per key in Repeats.kinds
+LARGE = 1 << 16  # maximum number of entries in a piece that is kept
 
 
 @dataclass
@@ -330,8 +331,8 @@ class Kind:
     """A piece with which later pieces are compared.
 
     begins: for each array whose accesses may shift, the first entry that touches it.
-    whose: for each entry, 1 + the number of its array among these arrays, or 0.
-    sizes: sizes of these arrays' elements, in bytes.
+    whose: for each entry, 1 + the index of its array in `begins`; 0 if not there.
+    sizes: element sizes of the arrays in `begins`, in bytes.
     """
 
     def __init__(self, piece: Piece, layout: MemoryLayout) -> None:
@@ -346,18 +347,18 @@ class Kind:
         moves = [
             n for n in touched if arrays[n].space == GLOBAL and arrays[n].memory < 0
         ]
-        slot = np.zeros(len(arrays) + 1, np.int64)  # the last slot stands for no array
+        slot = np.zeros(len(arrays) + 1, np.int64)  # array -1 selects the last slot
         slot[moves] = np.arange(len(moves)) + 1
         self.array_slot, self.whose = slot, slot[array]
         self.begins = np.array([int(np.argmax(array == n)) for n in moves], np.int64)
         self.sizes = np.array([arrays[n].dtype.itemsize for n in moves], np.int64)
         self.times = 0
-        # None until an interval of this kind was examined.
+        # Whether the kind has no races; None until an interval has been examined.
         self.clean: bool | None = None
         self.sums: dict[str, np.ndarray] = {}
 
     def find_shift(self, piece: Piece) -> np.ndarray | None:
-        """Return each array's shift in elements; None if the pieces differ in more."""
+        """Return each array's shift in elements; None for a piece of another kind."""
         packed = piece.packed
         shift = np.zeros(len(self.begins) + 1, np.int64)
         shift[1:] = packed[self.begins] - self.packed[self.begins]
@@ -411,7 +412,7 @@ class Repeats:
         self.layout = layout
         self.kinds: dict[tuple[int, ...], list[Kind]] = {}
         self.count = 0
-        # Kinds that are no longer compared, but still counted.
+        # Kinds with which no piece is compared any more, but whose costs still count.
         self.past: list[Kind] = []
         self._layout = layout.version
 
@@ -442,7 +443,7 @@ class Repeats:
         return None
 
     def forget(self) -> None:
-        """Set the kinds aside, since they do not cover new sites or arrays."""
+        """Stop comparing with the current kinds, which lack new sites and arrays."""
         self.past += itertools.chain(*self.kinds.values())
         self.kinds, self.count, self._layout = {}, 0, self.layout.version
 

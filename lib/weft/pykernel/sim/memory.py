@@ -21,17 +21,17 @@ from .layout import SITES, AccessPlace
 from .numbers import cast
 from .watchdog import Stop
 
-HALF = ": n / 2 is a float, n // 2 a whole number"  # ends messages about indices
-POISON = 0xA5  # each byte of unwritten integers
+HALF = ": n / 2 is a float, n // 2 a whole number"  # suffix of messages about indices
+POISON = 0xA5  # value of each byte of unwritten integers
 
 
 class ArrayView:
-    """An array, or a part of an array, in a kernel; accesses to it are logged.
+    """An array, or a part of an array, in a kernel. Accesses to it are logged.
 
     raw: the memory.
     array: number of the whole array among the launch's arrays.
     start: row-major number, in the whole array, of the view's first element.
-    steps: change of that number per step of each index.
+    steps: for each index, the change of this number if the index grows by 1.
     inner: whether the view is a part of an array.
     """
 
@@ -68,7 +68,7 @@ class ArrayView:
         return self.raw[index]
 
     def __getattr__(self, name: str) -> Any:
-        if name[:2] == "__":  # Python requests a special method
+        if name[:2] == "__":  # Python looks for a special method
             raise AttributeError(name)
         raise AttributeError(
             f"{self.name}.{name} works on a whole array: one thread handles one "
@@ -76,7 +76,7 @@ class ArrayView:
         )
 
     def _refuse_number(self, *_: Any) -> NoReturn:
-        if self.inner:  # the view is a row, but the kernel needs an element
+        if self.inner:  # the kernel uses a row where it needs an element
             raise TypeError(
                 f"{self.name} has more dimensions than the kernel uses indices: write "
                 f"{self.name}[row, col], or pass {self.name}.ravel(), which is flat"
@@ -160,7 +160,7 @@ def has(name: str, shape: tuple[int, ...]) -> str:
 
 
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the distance, in elements, between neighbours along each axis."""
+    """Return, for each axis, the distance between neighbours in elements."""
     return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
@@ -180,7 +180,7 @@ def convert_argument(
 ) -> tuple[Any, Callable[[], Any]]:
     """Return the kernel's value for an argument, and a function to call afterwards.
 
-    Arrays become NumPy arrays of the same memory; arrays on a GPU are copied to the
+    Arrays become NumPy arrays of the same memory. Arrays on a GPU are copied to the
     host, and the function copies them back. NumPy's integers become ints. An unsuitable
     value raises ArgumentError.
     """
@@ -213,7 +213,7 @@ def _do_nothing() -> None:
 def _check_array(kernel: str, name: str, array: np.ndarray) -> np.ndarray:
     refuse_unfit(kernel, name, array)
     plain = np.asarray(array)
-    if plain.dtype.fields is not None:  # fields of records become attributes: x[i].re
+    if plain.dtype.fields is not None:  # np.record makes fields attributes: x[i].re
         plain = plain.view(np.dtype((np.record, plain.dtype)))
     return plain
 
@@ -236,7 +236,7 @@ CASTS = {f".cast_{kind.__name__}": cast(np.dtype(kind)) for kind in numbers.TYPE
 
 
 class Accesses:
-    """The accesses that rewritten code makes by calls: get, put, ...
+    """The functions that rewritten code calls for some accesses: get, put, ...
 
     log: the launch's log; None without checks.
     """
@@ -287,7 +287,7 @@ class Accesses:
         if type(access) is ArrayView:
             raise TypeError(f"only an element has fields: {place.text}")
         key = self._note(place, array, access)
-        self.log.values.append(field)  # writes of two fields must differ
+        self.log.values.append(field)  # so that writes of two fields count as different
         array.raw[key][field] = value
 
     def atomic(

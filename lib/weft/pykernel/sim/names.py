@@ -1,7 +1,7 @@
 """The meaning of the names in a kernel, and the names that are integers.
 
-The log packs only Python ints; new code converts other indices. The kinds of values
-form a lattice: POSITIVE (an int, 0 or more) > WHOLE (an int) > ANY.
+The log packs only Python ints, so the new code converts all other indices. The kinds of
+values form a lattice: POSITIVE (an int that is 0 or more) > WHOLE (an int) > ANY.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ..language import value_of
 from ..trees import list_bound
 
 UNKNOWN = object()
-# The names of numba.cuda that a kernel may import one by one.
+# The names that a kernel may import from numba.cuda one by one.
 _NUMBA = (
     *("threadIdx", "blockIdx", "blockDim", "gridDim", "grid", "gridsize"),
     *("shared", "local", "const", "atomic", "syncthreads", "laneid"),
 )
-# Functions of these packages are called unchanged; all others are rewritten.
+# Functions of these packages are called unchanged. All others are rewritten.
 _OPAQUE = {"numpy", "math", "builtins", "torch", "numba", "operator", "weft_ops"}
 
 
@@ -51,7 +51,7 @@ def is_language(value: Any) -> bool:
 def path_of(
     function: types.FunctionType, node: ast.expr, local: Container[str]
 ) -> str | None:
-    """Return a node's path in the language, such as "threadIdx.x", or None."""
+    """Return a node's path in the language, such as "threadIdx.x"; None without one."""
     attributes: list[str] = []
     while isinstance(node, ast.Attribute):
         attributes.insert(0, node.attr)
@@ -106,9 +106,9 @@ def helper_of(value: Any) -> types.FunctionType | None:
 
 
 def is_foreign(value: Any) -> bool:
-    """Return whether a value is a host function or works on whole arrays, like np.sum.
+    """Return whether a value is a function of the host, or of whole arrays, as np.sum.
 
-    NumPy's ufuncs and types do not count, since they accept single numbers.
+    NumPy's ufuncs and types are not foreign, since they accept single numbers.
     """
     if isinstance(value, (type, np.ufunc)) or not callable(value):
         return False
@@ -165,9 +165,10 @@ def kind_of(value: Any) -> int:
 class Kinds:
     """The kinds of a function's locals, for given kinds of its parameters.
 
-    path_of, value_of: map a node to its path in the language, and to its value; see
-        path_of() and find_meaning().
-    returned: maps a call of a helper and these Kinds to the call's kind.
+    path_of, value_of: functions that map a node to its path in the language, and to its
+        value. See path_of() and find_meaning().
+    returned: function of a call of a helper, and of these Kinds, that returns the
+        call's kind.
     """
 
     def __init__(

@@ -3,8 +3,8 @@
 UPDATES maps the name of each cuda.atomic function to a function that computes the new
 value from the old value and the arguments. Functions of math return a number of their
 NumPy argument's type, and NaN or infinity where Python raises an error. Values stored
-as integers wrap, as an int32 does in C. Floats are converted as in nvcc's code on a
-GPU: see _convert_float().
+as integers wrap, as an int32 does in C. Floats are converted as nvcc's code does on a
+GPU. See _convert_float().
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def update(
 
 
 class Dim3(NamedTuple):
-    """A vector such as cuda.threadIdx, for a kernel that passes it to a helper."""
+    """A vector such as cuda.threadIdx, in a kernel that passes it to a helper."""
 
     x: int
     y: int
@@ -76,7 +76,7 @@ def math_function(name: str) -> Callable[..., Any]:
     def computed(*args: Any) -> Any:
         kinds = [type(a) for a in args if isinstance(a, np.inexact)]
         if kinds:
-            # As in C, the result has the widest of the arguments' types.
+            # As in C, the result has the widest type among the arguments.
             kind = np.result_type(*kinds).type
             if isinstance(ufunc, np.ufunc):
                 whole = int, np.integer
@@ -119,8 +119,9 @@ def cast(dtype: np.dtype) -> Callable[[Any], Any]:
 def _convert_float(value: Any, bits: int, signed: bool) -> int:
     """Convert a float as PTX's cvt.rzi does: towards zero, clamped to the range.
 
-    NaN becomes 0, or a number with only the topmost bit set if either type has 64 bits.
-    nvcc converts a float or a double to at least 32 bits, and keeps the lowest bits.
+    NaN becomes 0. If either type has 64 bits, NaN becomes a number with only the
+    topmost bit set. nvcc converts a float or a double to at least 32 bits, and keeps
+    the lowest bits.
     """
     if not isinstance(value, np.float16):
         bits = max(bits, 32)
@@ -139,7 +140,7 @@ def converted(kind: type) -> Callable[[Any], Any]:
 
 
 def _get_bits(value: Any) -> tuple[int, int]:
-    """Return a number's bits and their count; an int has 32 unless it needs 64."""
+    """Return a number's bits, and their count. An int has 32 unless it requires 64."""
     if isinstance(value, np.integer):
         width = max(value.dtype.itemsize * 8, 32)
         return int(value) & ((1 << width) - 1), width
@@ -160,7 +161,7 @@ def clz(value: Any) -> int:
 
 
 def ffs(value: Any) -> int:
-    """Return the number of the lowest bit that is set, from 1; 0 if none is."""
+    """Return the number, from 1, of the lowest set bit; 0 if no bit is set."""
     bits, _ = _get_bits(value)
     return (bits & -bits).bit_length()
 
@@ -188,11 +189,11 @@ def fma(a: Any, b: Any, c: Any) -> Any:
 
 
 def _round_fraction(value: Any, kind: type) -> Any:
-    """Return a fraction as the nearest float of a type, ties to even."""
+    """Return the float of a type that is nearest to a fraction; ties go to even."""
     near = kind(value.numerator / value.denominator)
     if kind is np.float64 or not np.isfinite(near):
         return near
-    # The value may have been rounded twice, first to float64, so try the neighbours.
+    # `near` was rounded twice, first to float64, so a neighbour may be nearer.
     from fractions import Fraction
 
     floats = [np.nextafter(near, kind(-np.inf)), near, np.nextafter(near, kind(np.inf))]

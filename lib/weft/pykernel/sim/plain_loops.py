@@ -1,19 +1,20 @@
-"""Loops that access elements in equal steps, logged all at once when they begin.
+"""Loops that access elements in equal steps, and are logged when they begin.
 
-A thread in a plain loop touches a[first], a[first + step], ... The log then needs only
-the number of a LoopShape, for the loop's count and steps, and the first element of each
-access.
+A thread in a plain loop touches a[first], a[first + step], ... The log then contains
+only the number of a LoopShape, with the loop's count and steps, and the first element
+of each access.
 
     for i in range(k):
         acc += a[row * k + i] * b[i * n + col]
 
-becomes the following if all accesses are within the arrays; otherwise each is tested:
+becomes the following if all accesses are within the arrays:
 
     .log(shape of the loop); .log(first of a); .log(first of b)
     for i, .1, .2 in zip(range(k), .r1[first : last + 1], .r2[first : last + 1 : n]):
         acc += .1 * .2
 
-The body must not wait, leave the loop, write to arrays, or change a name in an index.
+Otherwise the original loop runs, and logs and tests each access. The body must not
+wait, leave the loop, write to arrays, or change a name in an index.
 """
 
 from __future__ import annotations
@@ -55,19 +56,19 @@ if TYPE_CHECKING:
     from .rewrite import Rewriter
 
 
-HEADER = SITES - 1  # the mark of an entry with a LoopShape instead of a site
+HEADER = SITES - 1  # replaces the site in an entry that contains a LoopShape
 
 
 @dataclass(frozen=True)
 class LoopShape:
-    """A loop's number of turns, and the distance that each access moves per turn."""
+    """A loop's number of turns, and the step of each access per turn, in elements."""
 
     count: int
     steps: tuple[int, ...]
 
 
 class LoopShapes(dict):
-    """The number of a loop's LoopShape, by (count, step, step, ...)."""
+    """A map from (count, step, step, ...) to the number of this LoopShape."""
 
     def __init__(self, known: list[LoopShape]) -> None:
         super().__init__()
@@ -82,8 +83,9 @@ class LoopShapes(dict):
 class Table:
     """LoopShapes as columns.
 
-    width, rows: numbers of accesses per turn, and in all turns.
-    steps: distance that each access moves per turn, in elements.
+    width: number of accesses per turn.
+    rows: number of accesses in all turns.
+    steps: step of each access per turn, in elements.
     """
 
     def __init__(self, shapes: list[LoopShape]) -> None:
@@ -94,7 +96,7 @@ class Table:
             self.steps[number, : len(shape.steps)] = shape.steps
 
     def lengths(self, packed: np.ndarray, cut: bool = False) -> np.ndarray:
-        """Return each entry's number of rows; a loop's header has all rows of the loop.
+        """Return each entry's number of rows. A loop's header has all rows of the loop.
 
         cut: whether the last loop may be incomplete.
         """
@@ -110,7 +112,7 @@ class Table:
         return times
 
     def unrolled(self, packed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Expand entries to rows; return each row's source entry, and the rows."""
+        """Expand entries to rows; return each row's entry number, and the rows."""
         times = self.lengths(packed)
         source = np.repeat(np.arange(len(packed)), times)
         row = packed[source]
@@ -134,8 +136,8 @@ def rewrite_plain_loop(
 ) -> list[ast.stmt] | None:
     """Rewrite a plain loop; return None if the loop is not plain.
 
-    slow: the loop that runs if an access would be outside its array, or if the number
-        of turns is unsuitable (SHORT, LONG).
+    slow: the loop to run if an access would be outside its array, or if the number of
+        turns is unsuitable (SHORT, LONG).
     """
     counter = node.target.id
     bound = {counter, *map(_bound, node.body)}
@@ -169,7 +171,7 @@ def log_walks(
     moves: list[tuple[ast.expr, ast.expr]],
     count: LoopCount,
 ) -> list[ast.stmt]:
-    """Return the statements that log the loop before it begins."""
+    """Return the statements that log the whole loop before it begins."""
     name = f".shape{len(rewriter.program.loops)}"
     rewriter.program.loops.append(name)
     key = ast.Tuple([count.turns, *(step for _, step in moves)], ast.Load())
@@ -217,7 +219,7 @@ def build_fast_loop(
 def replace_elements(
     rewriter: Rewriter, node: ast.expr, counter: str, bound: set[str], walks: list[Walk]
 ) -> ast.expr:
-    """Replace each element in an expression with a local, or raise NotPlain."""
+    """Replace each array element in an expression with a local, or raise NotPlain."""
     if isinstance(node, ast.Subscript):
         walk = find_walk(rewriter, node, counter, bound)
         walks.append(walk)

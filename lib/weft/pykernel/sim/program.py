@@ -19,7 +19,7 @@ from .names import ANY, Kinds
 from .rewrite import Rewriter
 from .syntax import load
 
-MAX_STATIC = 48 << 10  # bytes of shared memory with a size in the source
+MAX_STATIC = 48 << 10  # maximum bytes of shared memory with a size in the source
 
 
 class RewrittenKernel:
@@ -27,10 +27,10 @@ class RewrittenKernel:
 
     bindings: for each parameter, an Entity (for an array) or a kind (names.py).
     checks: whether to log accesses.
-    steps: whether to also log each entry into a straight piece of code.
+    steps: whether to also log entries into straight pieces of code.
     trace: whether to keep each thread's integer variables when it ends.
-    sites: the places whose arrays are known, by the numbers of their Sites.
-    places: the places to which running code refers by number.
+    sites: the places whose arrays are known, in the order of their Sites.
+    places: the places to which running code refers by their index here.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class RewrittenKernel:
         self._memory: dict[tuple[types.FunctionType, Position], Entity] = {}
         self._waits: dict[types.FunctionType, bool | None] = {}
         self._meanings: dict[tuple[types.FunctionType, str], Any] = {}
-        self.general = False  # whether threads wait for more than syncthreads()
+        self.general = False  # whether any thread waits other than at syncthreads()
         self._enlist(self.variant(kernel.function, bindings))
         built = 0
         while built < len(self.variants):  # rewriting a variant may append others
@@ -65,7 +65,7 @@ class RewrittenKernel:
         self._check_static()
 
     def _callers_first(self) -> list[Variant]:
-        """Return the variants, each before the variants that it calls."""
+        """Return the variants in an order with callers before callees."""
         order: list[Variant] = []
 
         def add(variant: Variant) -> None:
@@ -97,7 +97,7 @@ class RewrittenKernel:
         """Return the source of a function; check its syntax at the first call."""
         if function not in self._sources:
             source = source_of(function)
-            # Decorators run at the definition; they are not part of the body.
+            # Decorators run when the function is defined, not in its threads.
             source.tree.decorator_list.clear()
             syntax.check(source, function.__name__, function is self.kernel.function)
             self._sources[function] = source
@@ -118,10 +118,10 @@ class RewrittenKernel:
     def variant(
         self, function: types.FunctionType, bindings: tuple[Any, ...]
     ) -> Variant:
-        """Return the variant of a function for these kinds and arrays of parameters."""
+        """Return a function's variant. bindings: an Entity or a kind per parameter."""
         key = (function, bindings)
         if key not in self._variants:
-            waits = self.waits(function)  # this call also refuses recursion
+            waits = self.waits(function)  # this call also rejects recursion
             self._variants[key] = self._analyse(function, bindings)
             self._variants[key].yields = waits
         return self._variants[key]
@@ -174,7 +174,7 @@ class RewrittenKernel:
         return self.variant(function, tuple(bindings.values()))
 
     def callee(self, node: ast.Call, caller: Variant, kinds: Kinds) -> Variant:
-        """Return the variant that a call of a helper runs, and schedule its build."""
+        """Return the variant that a helper's call runs, and append it for rewriting."""
         variant = self._find_called(node, caller, kinds)
         self._enlist(variant)
         return variant
@@ -206,7 +206,7 @@ class RewrittenKernel:
     # ---- waiting ----
 
     def waits(self, function: types.FunctionType) -> bool:
-        """Return whether a function or its helpers wait; refuse recursion."""
+        """Return whether a function or its helpers wait; reject recursion."""
         if self._waits.get(function, False) is None:
             source, name = self.source(function), function.__name__
             what = "a helper cannot call itself; write a loop instead"
@@ -239,8 +239,7 @@ class RewrittenKernel:
     ) -> bool:
         """Return whether a loop may wait for another thread's write.
 
-        That is possible if the loop's condition reads memory or, in an endless loop, if
-        the body does.
+        A loop may do so if its condition, or the body of an endless loop, reads memory.
         """
 
         def path(call: ast.AST) -> str:
@@ -270,7 +269,7 @@ class RewrittenKernel:
     # ---- arrays and constants ----
 
     def memory(self, variant: Variant, node: ast.Call, name: str = "") -> Entity:
-        """Return the array that a call of shared.array or local.array makes."""
+        """Return the Entity that a call of shared.array or local.array creates."""
         key = (variant.function, position_of(node))
         if key not in self._memory:
             function, local = variant.function, names.locals_of(variant.tree)
@@ -287,7 +286,7 @@ class RewrittenKernel:
         return self.entities[-1]
 
     def constant(self, name: str, value: np.ndarray) -> Entity:
-        """Return the entity of a global array that the kernel reads."""
+        """Return the Entity of a global array that the kernel reads."""
         for entity in self.entities:
             if entity.value is value:
                 return entity
@@ -295,7 +294,7 @@ class RewrittenKernel:
         return self._add_entity(name, *kind)
 
     def scalar(self, rewriter: Rewriter, value: np.number) -> ast.expr:
-        """Return the name of a constant such as float32(0), which is made once."""
+        """Return the name of a constant such as float32(0), created only once."""
         name = f".c{len(self.constants)}"
         for known, other in self.constants.items():
             if type(other) is type(value) and other.tobytes() == value.tobytes():

@@ -1,10 +1,10 @@
 """Races within a block between two barriers, and reads of unwritten elements.
 
-Two accesses race if different threads make them, one of them writes, they are not both
-atomic, and nothing orders them. A barrier orders them, and so does a meeting of their
-warp (a syncwarp, shuffle or vote), which gives them different phases. All rows of a
-batch are examined together. Sorting a column of keys (interval, address, thread, kind)
-makes the rows of each address adjacent.
+Two accesses race if different threads make them, at least one writes, they are not both
+atomic, and nothing orders them. A barrier orders them. A meeting of their warp (a
+syncwarp, shuffle or vote) orders them, too, since they then have different phases. All
+rows of a batch are examined together. Sorting a column of keys (interval, address,
+thread, kind) makes the rows of each address adjacent.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Offence:
 def in_block(batch: Batch) -> Iterator[Offence]:
     """Yield the races between threads of a block, one per address and interval."""
     layout = batch.layout
-    # Memory that no access writes, or that belongs to one thread, has no races.
+    # Memory that no thread writes, or that belongs to one thread, has no races.
     rows, address = batch.rows(layout.contended[batch.site])
     if not len(rows):
         return
@@ -99,12 +99,13 @@ def blank_reads(batch: Batch, block: int) -> Iterator[Offence]:
 
 
 def _first_places(keys: np.ndarray, count: int) -> np.ndarray:
-    """Return the places at which each key (below `count`) occurs for the first time."""
+    """Return the index of the first occurrence of each key; keys are below `count`."""
     if not len(keys):
         return keys
     if count > TABLE:
         return np.unique(keys, return_index=True)[1]
-    # The last of several assignments remains. Unassigned entries are never read.
+    # Assign in reverse, so that the first place of a key remains. Only assigned
+    # entries are read.
     table = np.empty(count, np.int64)
     table[keys[::-1]] = np.arange(len(keys))[::-1]
     return np.flatnonzero(table[keys] == np.arange(len(keys)))
@@ -133,7 +134,7 @@ def _find_never_written(
 def find_suspects(
     place: np.ndarray, thread: np.ndarray, kind: np.ndarray, threads: int
 ) -> np.ndarray:
-    """Return the places (sorted) where several threads (or blocks) may race."""
+    """Return, sorted, the places where several threads (or blocks) may race."""
     shift = count_bits(threads) + 2
     keys = np.sort((place << shift) | (thread << 2) | kind)
     place = keys >> shift
@@ -143,7 +144,7 @@ def find_suspects(
     several = one[first] != one[last]
     if not several.any():
         return keys[:0]
-    # Reads are 1, writes 2, atomics 4. A race needs a write, or a read and an atomic.
+    # Bit 0: reads, 1: writes, 2: atomics. Races need a write, or a read and an atomic.
     kinds = np.bitwise_or.reduceat(1 << (keys & 3), first)
     several &= ((kinds & 2) != 0) | ((kinds & 5) == 5)
     return place[first[several]]
@@ -165,7 +166,7 @@ def _select_unordered(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows that race despite their warps' meetings, and their new places.
 
-    An address that only one warp touches is examined phase by phase.
+    If only one warp touches an address, each phase counts as a place of its own.
     """
     _, place = np.unique(place, return_inverse=True)
     order = np.lexsort((thread, place))
@@ -190,10 +191,10 @@ def _pair_races(
     kind: np.ndarray,
     phase: np.ndarray | None,
 ) -> Iterator[Offence]:
-    """Yield one racing pair per place, independent of the order of threads."""
+    """Yield one racing pair per place, whatever the order of the threads."""
     if not len(rows):
         return
-    rank = np.array([2, 0, 1])[kind]  # writes first, then atomics, then reads
+    rank = np.array([2, 0, 1])[kind]  # order: writes, atomics, reads
     order = np.lexsort((rows, thread, rank, place))
     rows, place, thread, kind = (c[order] for c in (rows, place, thread, kind))
     phase = phase[order] if phase is not None else None
@@ -207,7 +208,7 @@ def _pair_races(
         other_warp = thread // WARP != thread[chosen] // WARP
         fits &= other_warp | (phase == phase[chosen])
     pool = np.flatnonzero(fits)
-    # Prefer a read, and a thread of another warp: lockstep cannot hide such a race.
+    # Prefer reads, and then threads of other warps, where lockstep hides no race.
     same_warp = thread[pool] // WARP == thread[chosen[pool]] // WARP
     best = pool[np.lexsort((thread[pool], same_warp, kind[pool] != _READ, group[pool]))]
     partner = np.full(len(first), -1)
@@ -224,7 +225,7 @@ def _pair_races(
             if not len(others):
                 yield from _find_differing(batch, rows[begin:end], thread[begin:end])
                 continue
-            row = begin + int(others[0])  # prefer a read, and another thread's write
+            row = begin + int(others[0])  # prefer a read to a second write
             a, b = row, b if thread[row] == thread[a] else a
         pair = (a, b) if kind[a] == _READ else (b, a)
         yield Offence(*(int(rows[i]) for i in pair))
@@ -247,7 +248,7 @@ def _search_pair(
 def _find_differing(
     batch: Batch, rows: np.ndarray, threads: np.ndarray
 ) -> Iterator[Offence]:
-    """Yield the first write, and the first other thread's write of another value."""
+    """Yield the first write, and another thread's first write of a different value."""
     stored = batch.numbers(rows)
     differing = np.flatnonzero((threads != threads[0]) & (stored != stored[0]))
     if len(differing):

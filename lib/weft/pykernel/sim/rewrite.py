@@ -4,9 +4,9 @@
     cuda.syncthreads()        ->  yield 12
     y = cuda.shfl_xor_sync(m, x, 1)  ->  y = (yield ("shfl_xor_sync", 13, m, x, 1))
 
-.log appends to an array of unsigned numbers, which refuses a negative index. NumPy
-refuses an index past the end. Both happen before any element is touched. Files, lines
-and columns remain those of the original source.
+.log() appends to an array of unsigned numbers, which rejects a negative index. NumPy
+rejects an index past the end. Both errors precede the access itself. Files, lines and
+columns remain those of the original source.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 THREAD = (".tx", ".ty", ".tz", ".lin")  # the first parameters of every function
 ELSE = "write the loop, or call math.*, cuda.* or a function with def"
-SPIN = 1000  # loop turns after which each further turn yields to other threads
+SPIN = 1000  # number of loop turns after which each turn yields to other threads
 
 
 class Rewriter(ast.NodeTransformer):
-    """The rewriter of the function of one Variant."""
+    """The rewriter of one Variant's function."""
 
     entity = elements.find_entity
     visit_Subscript = elements.rewrite_subscript
@@ -50,7 +50,7 @@ class Rewriter(ast.NodeTransformer):
         self.statement = 0  # first line of the current statement
 
     def own(self, name: str) -> ast.Name:
-        """Return one of the engine's names, and record that the function uses it."""
+        """Return the node of an engine's name, and record that the function uses it."""
         self.used.add(name)
         return load(name)
 
@@ -59,7 +59,7 @@ class Rewriter(ast.NodeTransformer):
         return ast.Call(self.own(name), list(args), [])
 
     def temporary(self) -> str:
-        """Return a local name that no other piece of this function uses."""
+        """Return a local name that is new in this function."""
         self.count += 1
         return f".{self.count}"
 
@@ -82,7 +82,7 @@ class Rewriter(ast.NodeTransformer):
         start = self.variant.file, node.lineno, node.col_offset
         place = AccessPlace(kind, text, *start, entity)
         if isinstance(node, ast.expr):
-            # The read of x[i] += 1 comes first, so errors refer to the read.
+            # For x[i] += 1, keep the read, which comes first and raises the errors.
             self.variant.places.setdefault(position_of(node), place)
         place.statement = self.statement
         return place
@@ -90,7 +90,7 @@ class Rewriter(ast.NodeTransformer):
     def site(
         self, kind: str, node: ast.AST, entity: Entity | None = None
     ) -> AccessPlace:
-        """Return a new AccessPlace that has a known array and the number of a Site."""
+        """Return a new AccessPlace with a known array and the number of its Site."""
         place = self.place(kind, node, entity)
         place.number = len(self.program.sites)
         self.program.sites.append(place)
@@ -129,7 +129,7 @@ class Rewriter(ast.NodeTransformer):
         return self.program.checks and self.program.variants[0].yields
 
     def names(self) -> ast.expr:
-        """Build .names(.lin, locals()), which keeps a thread's names when it ends."""
+        """Build .names(.lin, locals()), which saves a thread's variables at its end."""
         return self.call(".names", load(".lin"), call("locals"))
 
     def suite(self, body: list[ast.stmt]) -> list[ast.stmt]:
@@ -208,7 +208,7 @@ class Rewriter(ast.NodeTransformer):
         if isinstance(node.value, (ast.Call, ast.Constant)):
             return self.generic_visit(node)
         if isinstance(node.value, (ast.Name, ast.Attribute)):
-            self.visit(node.value)  # this visit reports cuda.syncthreads without a call
+            self.visit(node.value)  # raises an error for cuda.syncthreads without ()
         way = explain_idle(node.value)
         self.refuse(node, f"this line does nothing ({way})")
 
@@ -224,7 +224,7 @@ class Rewriter(ast.NodeTransformer):
         return node if entity is None else place_node(self.array(entity), node)
 
     def array(self, entity: Entity) -> ast.expr:
-        """Return a constant or shared array's code: a view if accesses are logged."""
+        """Return the name of a constant or shared array, or of its view with checks."""
         return self.own(f".{'v' if self.checks else 'r'}{entity.number}")
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
@@ -232,9 +232,9 @@ class Rewriter(ast.NodeTransformer):
         return self.intrinsic(path, node) if path else self.generic_visit(node)
 
     def intrinsic(self, path: str, node: ast.expr, number: bool = False) -> ast.expr:
-        """Return the code for a name of the language, or refuse the name.
+        """Return the code for a name of the language, or raise ArgumentError.
 
-        number: whether only a number is valid, so that threadIdx is refused.
+        number: whether only a number is valid, so that threadIdx raises an error.
         """
         expression = None if number else intrinsics.rewrite_attribute(self, path)
         if expression is None:
@@ -272,7 +272,7 @@ class Rewriter(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def helper(self, node: ast.Call) -> ast.expr:
-        """Return a call of a helper, which is rewritten as well."""
+        """Return a call of the rewritten helper."""
         callee = self.program.callee(node, self.variant, self.variant.kinds)
         node.func = place_node(self.own(f".h{callee.number}"), node.func)
         node.args = [load(n) for n in THREAD] + [self.visit(a) for a in node.args]

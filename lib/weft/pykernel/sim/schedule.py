@@ -1,7 +1,7 @@
 """The schedule of a block's threads.
 
 A kernel that never waits is called once per thread. If a kernel waits, each thread is a
-generator: a turn lasts until the next yield, whose value describes the wait.
+generator. A turn lasts until the next yield, whose value describes the wait.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Threads = Iterable[tuple[int, int, int, int]]  # x, y, z and the linear number
 Turns = Generator[Any, Any, None]
 UNUSABLE = TypeError, ValueError, OverflowError, RuntimeError
-IDLE = 30_000  # turns without change after which a loop counts as endless
+IDLE = 30_000  # number of turns without change after which a loop is called endless
 
 
 def run_plain(
@@ -44,7 +44,7 @@ def run_plain(
 def run_barriers(
     launch: SimulatedLaunch, block: int, body: Callable, args: tuple, order: Threads
 ) -> None:
-    """Run a block whose threads wait at syncthreads() only."""
+    """Run a block whose threads wait only at syncthreads()."""
     live: list[Any] = [
         (number, body(x, y, z, number, *args)) for x, y, z, number in order
     ]
@@ -84,7 +84,7 @@ def run_block(
 
 
 class Block:
-    """The threads of a block, with the call at which each of them waits."""
+    """The threads of a block, with the call at which each thread waits."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class Block:
         self.launch.end_interval(self.block, self.interval, True)
 
     def take_turns(self, ready: list[tuple[int, Any]]) -> None:
-        """Run each thread until it waits again, or ends."""
+        """Run each thread until it waits again or ends."""
         log, phase = self.launch.log, self.phase
         turns, at_warp = self.turns, self.at_warp
         if log is not None:
@@ -194,7 +194,7 @@ class Block:
         return [warp * WARP + lane for lane in range(WARP) if mask >> lane & 1]
 
     def exchanged(self, numbers: list[int]) -> list[tuple[int, Any]]:
-        """Release these lanes with the values that they exchange."""
+        """Release these lanes, each with its result of the exchange."""
         waits = {n: self.at_warp.pop(n) for n in sorted(numbers)}
         operation = next(iter(waits.values()))[0]
         if operation != "activemask":
@@ -274,7 +274,7 @@ class Block:
         ).of(first)
 
     def spin(self, progress: bool) -> None:
-        """Count turns without change; raise Stop if there are too many."""
+        """Count the rounds without change; raise Stop if there are too many."""
         if progress or not self.spinning:
             self.idle = 0
             return

@@ -1,7 +1,7 @@
 """Syntax trees: the limits of a kernel's syntax, and short builders for new code.
 
-The engine's names begin with a dot, as do Python's implicit names in comprehensions.
-They therefore cannot collide with names in the kernel.
+The engine's names begin with a dot, like Python's own names in comprehensions. They
+therefore cannot collide with names in the kernel.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..trees import REFUSED, returns_value
 def make_refusal(
     source: FunctionSource, node: ast.AST, name: str, what: str
 ) -> ArgumentError:
-    """Return the error for a piece of a kernel, with its line."""
+    """Return the error about a piece of a kernel, with the piece's line."""
     line = getattr(node, "lineno", source.first)
     text = source.line(line).strip()
     return ArgumentError(f"{name}, line {line}: {what}: {text}")
@@ -30,14 +30,14 @@ def check(source: FunctionSource, name: str, kernel: bool) -> None:
     if arguments.vararg or arguments.kwarg or arguments.kwonlyargs:
         what = "a helper's parameters are plain names, not *"
         raise make_refusal(source, source.tree, name, what)
-    for statement in source.tree.body:  # threads do not run decorators and annotations
+    for statement in source.tree.body:  # the body only: threads run no decorators
         for node in _walk_in_order(statement):
             if what := _find_problem(node, kernel):
                 raise make_refusal(source, node, name, what)
 
 
 def _find_problem(node: ast.AST, kernel: bool) -> str:
-    """Describe the problem of a node itself, without its parts; "" if it is valid."""
+    """Describe the problem of a node, except problems of its parts; "" if none."""
     if isinstance(node, ast.For) and isinstance(node.iter, (ast.List, ast.Set)):
         return "a kernel's for loop runs over range(...) or a tuple, not a list"
     if type(node) in REFUSED:
@@ -144,5 +144,5 @@ def assign(name: str, what: ast.expr) -> ast.stmt:
 
 
 def place_node(node: Any, place: ast.AST) -> Any:
-    """Give `node`, but not its new parts, the position of `place`, and return it."""
+    """Copy the position of `place` to `node`, but not to its parts; return `node`."""
     return ast.copy_location(node, place)

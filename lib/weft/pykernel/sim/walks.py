@@ -1,7 +1,8 @@
 """Compute where a plain loop's accesses begin and end, and test their bounds.
 
-Such a loop has a known number of turns, and each of its accesses moves by equal steps.
-This module computes values known before the launch; the new code computes the others.
+A plain loop has a known number of turns, and each of its accesses moves in equal steps.
+This module computes values that are known before the launch. The new code computes all
+others.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class NotPlain(Exception):
 class Walk:
     """An access in a plain loop: a[part, part + coefficient * i, part].
 
-    axis: the index that moves (-1: none).
+    axis: number of the index that moves; -1 if none moves.
     name: the local that contains the element.
     """
 
@@ -59,7 +60,7 @@ class Walk:
 
 @dataclass
 class LoopCount:
-    """The turns of a loop: their number, first value, step, and range(...)."""
+    """The turns of a loop: their number, and the first value, step and range(...)."""
 
     turns: ast.expr
     first: ast.expr
@@ -71,8 +72,8 @@ class Way:
     """The computations before a loop begins.
 
     tests: conditions under which the loop stays within the arrays.
-    later: values of locals that the tests compute.
-    statements: statements after the tests.
+    later: by local name, the values that the tests will compute at their first use.
+    statements: statements to run after the tests.
     values: for each walk, an expression for its elements in the loop.
     """
 
@@ -83,7 +84,7 @@ class Way:
         self.values: list[ast.expr] = []
 
     def use(self, node: ast.expr) -> ast.expr:
-        """Return the expression for a value; its first use includes the computation."""
+        """Return the expression for a value. The first one includes its computation."""
         if isinstance(node, ast.Name) and node.id in self.later:
             return make_walrus(node.id, self.later.pop(node.id))
         return node
@@ -127,7 +128,7 @@ def find_walk(
 def find_slope(
     rewriter: Rewriter, node: ast.expr, counter: str, bound: set[str]
 ) -> ast.expr:
-    """Return the change of an integer when the counter grows by 1."""
+    """Return the change of an integer expression if the counter grows by 1."""
     if isinstance(node, ast.Name) and node.id in bound:
         if node.id == counter:
             return make_constant(1)
@@ -227,7 +228,7 @@ def measure_side(rewriter: Rewriter, entity: Entity, axis: int) -> ast.expr:
 def begin_walk(
     rewriter: Rewriter, walk: Walk, count: LoopCount, counter: str, way: Way
 ) -> tuple[ast.expr, ast.expr]:
-    """Return (first element, step); add the access's tests and value to `way`."""
+    """Return (first element, step) of an access; add its tests and value to `way`."""
     entity, last = walk.entity, make_constant(0)
     step = multiply_whole(walk.coefficient, count.step)
     turns = add_whole(count.turns, make_constant(-1))
@@ -271,7 +272,7 @@ def begin_walk(
 
 
 def name_value(rewriter: Rewriter, node: ast.expr, way: Way) -> ast.expr:
-    """Return a local or a number for a value; a local is computed at its first use."""
+    """Return a local or a number for a value. The local's first use computes it."""
     if isinstance(node, (ast.Name, ast.Constant)):
         return node
     name = rewriter.temporary()

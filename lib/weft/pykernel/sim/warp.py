@@ -3,11 +3,11 @@
 The module describes a barrier that not all threads reach, and computes the exchanges of
 a warp's lanes. It also finds absent lanes on which a call depends.
 
-CUDA's rules (Programming Guide, "Warp Shuffle Functions" and "Warp Vote Functions"):
-all lanes of the mask that have not exited make the same call. A shuffle that reads any
-other lane returns an undefined value. Two cases are therefore findings: a lane of the
-mask that reached the kernel's end by another path, and a shuffle that reads an absent
-lane. The messages are those of kernels/simt/watch/absent.cpp.
+The rules are in CUDA's Programming Guide, "Warp Shuffle Functions" and "Warp Vote
+Functions". All lanes of the mask that have not exited must make the same call. A
+shuffle that reads any other lane returns an undefined value. Two faults are therefore
+findings. A lane of the mask reached the kernel's end by another path, or a shuffle
+reads an absent lane. kernels/simt/watch/absent.cpp has the same messages.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def make_barrier_finding(
 ) -> Finding:
     """Return the Finding for a barrier that opens without some of its threads.
 
-    waiting: the threads at each place, by its number in `places`.
+    waiting: the threads that wait at each place, by the place's number in `places`.
     gone: the threads that have reached the kernel's end.
     at: number of the block.
     """
@@ -87,7 +87,8 @@ def exchange_values(
 ) -> dict[int, Any]:
     """Return the result for each lane that has arrived, by lane.
 
-    values, arguments: by lane, the value, and the argument that selects the source.
+    values: the value of each lane.
+    arguments: for each lane, the argument that selects the source.
 
     A shuffle from a lane that has not arrived returns the reader's own value.
     """
@@ -108,8 +109,8 @@ def exchange_values(
 def shuffle_sources(operation: str, arguments: dict[int, Any]) -> dict[int, int]:
     """Return the lane that each lane of a shuffle reads.
 
-    Lanes that would read past the warp keep their values and are omitted. The result is
-    empty for other operations.
+    Lanes that would read past the warp keep their own values, and are omitted. The
+    result is empty if the operation is not a shuffle.
     """
     find = _LANES.get(operation)
     if find is None:
@@ -150,7 +151,7 @@ def make_mask(lanes: Iterable[int]) -> int:
 
 
 def write_lanes(lanes: Iterable[int]) -> str:
-    """Describe lanes, for example "lane 3" or "lanes 0-15 and 20"."""
+    """Return the name of one or several lanes: "lane 3", "lanes 0-15 and 20"."""
     every = sorted(lanes)
     runs: list[list[int]] = []
     for lane in every:
@@ -170,10 +171,10 @@ ANOTHER_WAY = "came to the kernel's end another way"
 class Call:
     """A call at which lanes of a warp meet.
 
-    threads: numbers, in the block, of the threads that meet, in order.
-    mask: the mask of the call.
+    threads: ascending numbers, in the block, of the threads that meet.
+    mask: the argument of the call that names the lanes.
     sources: the lane that each lane reads; empty if the call is not a shuffle.
-    ended: threads of the block that reached the kernel's end without returning early.
+    ended: threads of the block that reached the kernel's end without an early return.
     block: the number of threads in the block.
     """
 
@@ -246,8 +247,8 @@ def make_finding(
 def _is_misled(call: Call, lane: int, source: int) -> bool:
     """Return whether a lane's result is wrong because of the lane that it reads.
 
-    Consider a sum over the first 8 lanes by steps of 4, 2 and 1. The last lanes read
-    past the group, but their sums are unused. The sum of the group's first lane,
+    Consider a sum over the first 8 lanes in steps of 4, 2 and 1. The last lanes read
+    past the group, but their sums are unused. The sum in the group's first lane,
     however, depends on every lane that this lane reads.
     """
     if call.is_there(source):

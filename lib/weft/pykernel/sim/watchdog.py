@@ -1,4 +1,4 @@
-"""Stop a thread from inside, or a launch that runs for too long."""
+"""Stop a thread at a fault, and stop a launch that runs for too long."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Stop(Exception):
     """Raised to end a thread.
 
     kind, text: the finding's kind, as in report/cures.py, and its message.
-    place: the access, if known.
-    array, index: the element that the thread was about to touch.
+    place: place of the access, if known.
+    array, index: the element that the thread was about to access.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Stop(Exception):
         super().__init__(text)
         self.kind, self.text, self.place = kind, text, place
         self.array, self.index = array, index
-        # The thread's linear number, if no frame contains it.
+        # The thread's linear number; None if a frame of the traceback contains it.
         self.thread: int | None = None
 
     def of(self, thread: int) -> Stop:
@@ -43,16 +43,16 @@ class Stop(Exception):
 
 
 _DEBUGGERS = ("pdb.py", "bdb.py", "cmd.py", "debugger.py", "pydevd.py")
-# A separate function object, because ctypes.pythonapi's argtypes are process-wide.
+# This is a separate object, because ctypes.pythonapi's argtypes are process-wide.
 _PROTOTYPE = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_ulong, ctypes.py_object)
 _raise = _PROTOTYPE(("PyThreadState_SetAsyncExc", ctypes.pythonapi))
-# Seconds before another attempt. The first has no effect in a weak reference's callback
-# or in __del__, where Python only prints exceptions.
+# Seconds until the next attempt. In a weak reference's callback and in __del__, an
+# attempt has no effect, since Python only prints exceptions there.
 AGAIN = 5.0
 
 
 class TooLong(Stop):
-    """Raised in the running thread by another thread."""
+    """Raised by the watcher in the thread of a late launch."""
 
     def __init__(self) -> None:
         super().__init__("hang", "")
@@ -80,8 +80,8 @@ class Watchdog:
         _watcher.watches.discard(self)
         self._launch = None
         if self._fired > (kind is TooLong):
-            # A TooLong may be pending; it then arrives at once. Do not cancel it, or
-            # the interpreter would look for it at every turn of every loop.
+            # A TooLong may be pending, and then arrives during these sleeps. Canceling
+            # it would make the interpreter check for it in every turn of each loop.
             with contextlib.suppress(TooLong):
                 for _ in range(50):
                     time.sleep(0.001)
@@ -104,7 +104,7 @@ class Watchdog:
                 return False
             delay = self.seconds
             inside, debugged = self._inspect_thread()
-            if not inside:  # TooLong arrived in __exit__, so it had no effect
+            if not inside:  # TooLong was raised in __exit__(), and had no effect
                 self._launch = None
                 return False
             if not debugged:
@@ -135,7 +135,7 @@ class _Watcher:
 
     def __init__(self) -> None:
         self.watches: set[Watchdog] = set()
-        # When the thread wakes next; infinity: only a launch wakes it.
+        # The time at which the thread wakes; infinity if only a launch wakes it.
         self.alarm = math.inf
         self._wake = threading.Event()
         self._lock = threading.Lock()

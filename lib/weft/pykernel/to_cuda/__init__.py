@@ -5,12 +5,12 @@
 
 The C code computes the same values as the kernel on the simulator. They agree bit for
 bit where the kernel states its types (float32(0), int32(1)). The types on each runner
-are:
+are the following:
 
                           sim                  Numba     C by to_cuda
     0.5 * float32         float32              float64   float: 0.5f
     0.5 among floats      float64              float64   double
-    a // b, a % b         rounds down          the same  / and % where neither can be
+    a // b, a % b         rounds down          the same  / and % if neither can be
                                                          negative, else a helper
     int32 / int32         float64              float64   double
     int32 + float32       float64              float64   double
@@ -19,7 +19,7 @@ are:
     i * i                 grows                int64     int: stay below 2**31
     int32 << 40, >> 40    0, and 0 or -1       int64     the same on a GPU
     x ** 2                pow                  x * x     x * x
-    int32 < uint32        as numbers           the same  the same, by a cast
+    int32 < uint32        as numbers           the same  the same, with a cast
     float32 / 0           inf or NaN           the same  the same
     int32 // 0            0                    undefined a fault on the CPU
 
@@ -27,28 +27,28 @@ i is a Python int, as are literals, sizes, indices of threads and integer argume
 (int8 to int64 that fit an int). int32 is an element of an array or int32(...). On sim,
 Python's i / 0 and i // 0 raise an error.
 
-The following are never negative: threadIdx and the other indices and sizes, sizes of
-arrays, loop variables that rise from such numbers, and sums and products of these. The
-same holds for a Python int that is passed as an argument if it is not negative, since
-each sign has a separate translation.
+Indices and sizes of threads and blocks, sizes of arrays, and loop variables that rise
+from such numbers are never negative. The same holds for their sums and products. A
+Python int that is passed as an argument selects a translation by its sign, so its sign
+is known as well.
 
 Indices and sizes are C's int, so an array has at most 2**31 - 1 elements. A variable
-has one type, which joins the types of all its values. `a if c else b`, min and max join
-the types of their operands in the same way.
+has one type, which can represent all its values. The same holds for the operands of
+`a if c else b`, min and max.
 
-On sim, a float that does not fit an int is converted as on a GPU: to the nearest number
-of at least 32 bits, whose low bits are used. C++ leaves this conversion undefined, and
-also shifts by 32 or more. On the CPU, a watched launch reports both.
+On sim, a float that does not fit into an int is converted as on a GPU. It becomes the
+nearest number of at least 32 bits, whose low bits are used. C++ does not define this
+conversion, nor shifts by 32 or more. On the CPU, a watched launch reports both.
 
 Results have the same bits for + - * / // % of numbers, comparisons, bit operations and
 conversions. The same holds for sqrt, fabs, floor, ceil, trunc, min, max and fma. Other
-functions of math, and ** of floats, are not rounded exactly; they differ by a few units
-in the last place. On a GPU, a * b + c is rounded once unless a flag changes that:
+functions of math, and ** of floats, are not rounded exactly. They differ by a few units
+in the last place. A GPU rounds a * b + c only once, unless a flag prevents this:
 cuda_c(kernel, flags="--fmad=false").
 
     types                           types of values; the error for untranslatable code
-    scope                           one assignment per statement; homes of locals
-    unit                            a function for its argument types, its names, and
+    scope                           one assignment per statement; declarations of locals
+    unit                            a function for given argument types, its names, and
                                     its arrays
     infer                           types and value ranges of all expressions
     calls                           types of calls
@@ -89,10 +89,10 @@ class Translation:
 
     text: the CUDA C.
     name: the kernel's name in the text.
-    extents: the additional parameters, which follow the kernel's own. Each one is
-        listed with the array sides whose common length it passes.
-    lines: for each line of the text, the number of its source line (0: none) and the
-        name of its function.
+    extents: the additional parameters, which follow the kernel's own. Each has a list
+        of the array sides whose common length it passes.
+    lines: for each line of the text, the number of its source line (0 if there is
+        none) and the name of its function.
     functions: the translated Python functions, beginning with the kernel.
     """
 
@@ -107,8 +107,8 @@ def to_cuda(kernel: Any, types: Sequence[Any]) -> str:
     """Translate a kernel to CUDA C.
 
     types: for each parameter, an argument as for a launch, or a type: "float32", "int",
-        "float", "float32[:, :]", a NumPy dtype or a Numba type. "int" is a size: a
-        Python int that is not negative.
+        "float", "float32[:, :]", a NumPy dtype or a Numba type. "int" is the type of a
+        size, a Python int that is not negative.
 
     Raises TranslationError for code without an equivalent in C.
     """
@@ -116,7 +116,7 @@ def to_cuda(kernel: Any, types: Sequence[Any]) -> str:
 
 
 def translate(kernel: Any, types: Sequence[Any]) -> Translation:
-    """Translate a kernel, and also return the information that a launch requires."""
+    """Translate a kernel; return its text with the information for a launch."""
     if not isinstance(kernel, PythonKernel):
         kernel = PythonKernel(kernel)
     if isinstance(types, str) or not isinstance(types, Sequence):
@@ -128,7 +128,7 @@ def translate(kernel: Any, types: Sequence[Any]) -> Translation:
     return translate_kernel(kernel, arguments)
 
 
-# A pattern of the type half, but not of a variable with that name.
+# This pattern matches the type half, but not a variable named half.
 HALF = r"\bhalf\b(?=\s*[\w*&(])|[(<]half[)>]"
 
 

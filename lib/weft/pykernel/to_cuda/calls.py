@@ -35,7 +35,7 @@ from .unit import (
 )
 
 FENCES = ("syncthreads", "threadfence", "threadfence_block", "threadfence_system")
-# For some functions of numbers, the count of arguments and the type of the result.
+# For some functions of numbers, (number of arguments, type of the result).
 SYNC = {
     **dict.fromkeys(FENCES, (0, None)),
     **dict.fromkeys(("syncthreads_count", "syncthreads_and"), (1, INT)),
@@ -343,7 +343,7 @@ def _type_math(walk: Any, name: str, node: ast.Call) -> tuple[Any, Span]:
         return BOOL, (0, 1)
     if base in WHOLE and name.startswith("math."):
         return INT, walk.span(node.args[0]) if kinds[0].whole else ANY
-    # As on the simulator, integer arguments do not affect the type of the result.
+    # As on the simulator, integer arguments do not affect the result's type.
     floats = [k for k in kinds if not k.whole]
     return functools.reduce(promote, floats, FLOAT), ANY
 
@@ -378,7 +378,7 @@ def _type_helper(walk: Any, function: Any, node: ast.Call) -> tuple[Any, Span]:
 
 
 def _as_parameter(kind: Any) -> Any:
-    """Return the type that a helper's parameter has for an argument of this type."""
+    """Return the type of a helper's parameter for an argument of this type."""
     if not isinstance(kind, ArrayType):
         return kind
     return replace(kind, space=kind.space if kind.shape else GLOBAL, root="")

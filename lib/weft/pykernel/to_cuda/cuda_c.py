@@ -1,8 +1,8 @@
 """Run a Python kernel as CUDA C, translated by to_cuda().
 
     run = cuda_c(matmul)
-    run[grid, block](c, a, b, m, n, k)    # Numba's: [grid, block, stream, bytes]
-    print(run.source(c, a, b, m, n, k))   # the C
+    run[grid, block](c, a, b, m, n, k)    # as in Numba: [grid, block, stream, bytes]
+    print(run.source(c, a, b, m, n, k))   # the text in CUDA C
 
 The kernel is translated and compiled at its first launch with each tuple of argument
 types. Arrays on the host select the CPU target; arrays on a GPU select NVRTC.
@@ -39,8 +39,8 @@ def cuda_c(
 ) -> TranslatedKernel:
     """Return a runner that executes the kernel as CUDA C.
 
-    flags: compiler flags, as for load_cuda(). A GPU rounds a * b + c only once, unless
-        "--fmad=false" requests the same bits as sim.
+    flags: compiler flags, as for load_cuda(). A GPU rounds a * b + c only once. With
+        "--fmad=false", the result has the same bits as on sim.
     timeout: time limit in seconds for a launch on the CPU (default 20; 0: no limit).
     """
     return TranslatedKernel(PythonKernel(kernel), flags, timeout)
@@ -61,7 +61,7 @@ class TranslatedKernel:
     def __getitem__(self, key: Any) -> TranslatedLaunch:
         try:
             return self._launches[key]
-        # The key is new or unhashable, or its __hash__() raises another error.
+        # The key is new or unhashable. An object's __hash__() may raise any error.
         except Exception:
             pass
         launch = TranslatedLaunch(self, self.kernel.config(key))
@@ -75,7 +75,7 @@ class TranslatedKernel:
         raise ArgumentError(f"{name} is launched as cuda_c({name})[grid, block](...)")
 
     def source(self, *args: Any) -> str:
-        """Return the CUDA C for these arguments; without any, for the last launch."""
+        """Return the CUDA C for these arguments, or for those of the last launch."""
         if args or not self.kernel.parameters:
             return self.translation(*args).text
         if self._last is None:
@@ -99,10 +99,10 @@ class TranslatedKernel:
         return built
 
     def key(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the properties of the arguments that select a translation."""
+        """Return the properties of the arguments that determine the translation."""
         try:
             return tuple([_argument_key(value) for value in args])
-        # For an unusual argument, use its full type, or raise ArgumentError.
+        # _argument_key() rejects unusual arguments; their full types replace the keys.
         except LookupError:
             return tuple(self._kinds(self.kernel.given(args)))
 
@@ -138,7 +138,7 @@ class BuiltKernel:
 
     @property
     def compiled(self) -> Any:
-        """The compiled kernel; a CompileError refers to lines of the Python code."""
+        """The compiled kernel. A CompileError refers to lines of the Python code."""
         if self._module is None:
             runner, translation = self.runner, self.translation
             try:
@@ -174,12 +174,11 @@ class TranslatedLaunch:
 
     def __init__(self, runner: TranslatedKernel, shape: LaunchConfig) -> None:
         self.runner, self.shape = runner, shape
-        # The prepared launch for each key of the arguments, so that later calls are
-        # fast.
+        # The prepared launch for each key of arguments; later calls are then fast.
         self._ready: dict[Any, tuple[BuiltKernel, Any]] = {}
 
     def __call__(self, *args: Any, **named: Any) -> None:
-        __tracebackhide__ = True  # IPython ends the traceback at the user's line
+        __tracebackhide__ = True  # the traceback in IPython ends at the user's line
         runner = self.runner
         if named:
             runner.kernel.given(args, named)
@@ -194,7 +193,7 @@ class TranslatedLaunch:
             args += tuple(built.extents(dict(zip(runner.kernel.parameters, args))))
         try:
             launch(*args)
-        # If there is a GPU, only this launch compiles for the CPU target.
+        # On a machine with a GPU, compilation for the CPU target begins only here.
         except CompileError as error:
             raise _on_python_lines(error, built) from None
 
@@ -250,7 +249,7 @@ def _list_constants(functions: Sequence[Any]) -> Iterator[tuple[Any, str, Any]]:
 
 
 def _scope_of(function: Any, name: str) -> Any:
-    """Return an object whose get(name) looks the name up as Python does."""
+    """Return an object whose get(name) finds the name's value as Python does."""
     free = function.__code__.co_freevars
     if name in free:
         return _Closed(function.__closure__[free.index(name)])
@@ -260,7 +259,7 @@ def _scope_of(function: Any, name: str) -> Any:
 
 
 class _Closed:
-    """A variable of an enclosing function; like a scope, it has get()."""
+    """A variable of an enclosing function, with get() like a scope."""
 
     def __init__(self, cell: Any) -> None:
         self.cell = cell
@@ -268,7 +267,7 @@ class _Closed:
     def get(self, name: str) -> Any:
         try:
             return self.cell.cell_contents
-        except ValueError:  # the program may have deleted the variable
+        except ValueError:  # the variable has no value, for example after `del`
             return None
 
 

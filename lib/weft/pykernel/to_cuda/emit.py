@@ -27,7 +27,7 @@ class UnitWriter:
         self.lines: list[Line] = []
         self.comments: list[Comment] = list(unit.comments)
         self.depth = 1
-        # For each declaring statement, whether the variable is constant.
+        # For each statement that declares a variable, whether this is constant.
         self.inline: dict[ast.stmt, bool] = {}
         self.before: dict[ast.stmt, list[tuple[str, bool]]] = {}
         self.line = unit.tree.lineno
@@ -149,12 +149,12 @@ class UnitWriter:
         self.lines.append(("    " * self.depth + text, comment.line))
 
     def _take_beside(self, first: int, last: int) -> str:
-        """Return the comments after the code of these lines, joined into one."""
+        """Return the comments that follow code in these lines, joined into one."""
         comments = [c for c in self.comments if first <= c.line <= last]
         return self._take(comments)
 
     def _take(self, comments: list[Comment]) -> str:
-        """Remove comments from those still to be written; return their joined text."""
+        """Mark comments as written; return their joined text."""
         self.comments = [c for c in self.comments if c not in comments]
         return " ".join(c.text for c in comments)
 
@@ -178,7 +178,7 @@ class UnitWriter:
             self._attach(text, at)
 
     def _attach(self, text: str, at: int) -> None:
-        """Append a comment to the last line; put it above line `at` if too long."""
+        """Append a comment to the last line; put a long one above line `at`."""
         if not text or len(self.lines) == at:
             return
         line, number_ = self.lines[-1]
@@ -192,7 +192,7 @@ class UnitWriter:
         return group is not None and group is getattr(following, "together", None)
 
     def _join_group(self, one: ast.stmt, at: int) -> None:
-        """Rejoin short declarations that the source has on one line."""
+        """Join short declarations that are on one line in the source."""
         group = getattr(one, "together", None)
         if group is None or at == 0 or len(self.lines) != at + 1:
             return
@@ -285,7 +285,7 @@ class UnitWriter:
         return line[inner.col_offset :].startswith("elif") and inner not in self.before
 
     def _brace(self, at: int, head: str) -> None:
-        """Put the one-line body at line `at` in braces, on lines of its own."""
+        """Put the one-line body at line `at` on a separate line, and add braces."""
         text, line = self.lines[at]
         indent = "    " * self.depth
         body = text[len(indent) + len(head) + 1 :]

@@ -154,7 +154,7 @@ def _emit_function(exprs: Any, name: str, node: ast.Call) -> CExpression:
             result = CExpression(f"{word}({inner.text})", PRIMARY, type_)
             return result if kind.bits >= 32 else cast(kind.c, result)
         return _emit_one_argument(exprs, "fabs", kind, args[0])
-    if own.whole:  # int() and round() of an integer
+    if own.whole:  # int() and round() return an integer unchanged
         return exprs.expr(args[0])
     if name == "round":
         return cast("int", _emit_one_argument(exprs, "rint", own, args[0]))
@@ -164,7 +164,7 @@ def _emit_function(exprs: Any, name: str, node: ast.Call) -> CExpression:
 def _emit_least(exprs: Any, name: str, node: ast.Call) -> CExpression:
     """Write Python's min() and max().
 
-    They keep the first value if two values are equal or one is a NaN.
+    If two values are equal or one is a NaN, they return the first value.
     """
     kind, args = exprs.kind(node), node.args
     type_ = kind.c
@@ -201,7 +201,7 @@ def _emit_chosen(
 def _emit_one_argument(
     exprs: Any, word: str, kind: ScalarType, arg: ast.AST
 ) -> CExpression:
-    """Write a function of math with one float argument."""
+    """Write a call of a function of math with one float argument."""
     type_ = "double" if kind == FLOAT or kind.whole else kind.c
     return _emit_call(exprs, word, type_, [arg])
 
@@ -209,7 +209,7 @@ def _emit_one_argument(
 def _emit_call(
     exprs: Any, word: str, type_: str, nodes: Sequence[ast.AST], half: str = "float"
 ) -> CExpression:
-    """Write a function of math. half: the type of its arguments if `type_` is half."""
+    """Write a call of a math function. half: argument type if `type_` is half."""
     inner = half if type_ == "half" else type_
     suffix = "" if type_ == "double" else "f"
     args = [exprs.value(node, inner, False).text for node in nodes]
@@ -356,7 +356,7 @@ def _emit_atomic(exprs: Any, name: str, node: ast.Call) -> CExpression:
 def _as_unsigned(
     word: str, address: str, operands: list[CExpression], kind: ScalarType
 ) -> CExpression:
-    """Call the atomic for unsigned long long on the bits of another type's value."""
+    """Write an atomic for unsigned long long that acts on another type's bits."""
     wide = "unsigned long long"
     if kind.c == "double":
         operands = [

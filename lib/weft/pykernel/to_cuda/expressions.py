@@ -1,8 +1,8 @@
 """Write expressions in C, with every value in the type that Python uses.
 
-C's rules yield most of these types. Casts yield the others: for a double that Python
-rounds to float32, an unsigned index that may be negative, or a short that must wrap. If
-C's / or % differs from Python's, a helper is called.
+C's rules yield most of these types, and casts yield the others. For example, casts
+round a double to float32, make an unsigned index signed, and make a short wrap. If C's
+/ or % differs from Python's, the expression calls a helper.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .unit import UNKNOWN, Extent, KnownFunction, LanguageName, Unit
 
 
 class Expressions:
-    """The writer of one unit's expressions. All units share `output`."""
+    """The writer of one unit's expressions. All units have the same `output`."""
 
     operand = operators.write_operand
     _BinOp = operators.write_binary
@@ -46,7 +46,7 @@ class Expressions:
     # ---- types ----
 
     def type(self, kind: ScalarType, key: Any = None) -> str:
-        """Return the C type of a value; `key` is the variable of a weak float."""
+        """Return the C type of a value. key: for a weak float, its variable."""
         single = kind == FLOAT and key is not None and key not in self.output.doubles
         return "float" if single else kind.c
 
@@ -55,7 +55,7 @@ class Expressions:
         return self.unit.types[node]
 
     def sure(self, node: ast.AST) -> bool:
-        """Return whether an integer is known not to be negative."""
+        """Return whether an integer is certain not to be negative."""
         low = self.unit.spans[node][0]
         return low is not None and low >= 0
 
@@ -64,7 +64,7 @@ class Expressions:
     def value(self, node: ast.AST, type_: str, stored: bool = True) -> CExpression:
         """Write an expression, converted to a C type.
 
-        stored: whether the value is assigned, so that C converts it implicitly.
+        stored: whether C assigns the value, and thus converts it implicitly.
         """
         kind = self.kind(node)
         if kind == FLOAT:
@@ -77,7 +77,7 @@ class Expressions:
             digits = value.text.rstrip("ul")
             what = f"{digits} does not fit into an int, which is at most {MOST}"
             self.unit.fail(what, f"write int64({digits})", node)
-        # Without half, an assignment in C converts as Python does.
+        # Except to and from half, an assignment in C converts as Python does.
         if value.type == type_ or (stored and "half" not in (value.type, type_)):
             return value
         if "half" in (value.type, type_) and "float" not in (value.type, type_):
@@ -125,7 +125,7 @@ class Expressions:
     def expr(self, node: ast.AST, wraps: bool = False) -> CExpression:
         """Write an expression in the type that C yields.
 
-        wraps: whether only the low bits are used, so no cast to signed is needed.
+        wraps: whether only the low bits are used, so that no cast to signed is needed.
         """
         write = getattr(self, f"_{type(node).__name__}")
         operation = isinstance(node, (ast.BinOp, ast.UnaryOp))
@@ -225,7 +225,7 @@ class Expressions:
                 continue
             if row.type != next_index.type and not all(map(self.sure, indices)):
                 row, next_index = self.signed(row), self.signed(next_index)
-            # Sums of integers are associative, so `next_index` needs no parentheses.
+            # Integer sums are associative, so `next_index` needs no parentheses.
             text = f"{row.text} + {next_index.within(SUM)}"
             at = CExpression(text, SUM, natural_type(row.type, next_index.type))
         return CExpression(f"{name}[{at.text}]", PRIMARY, kind.dtype.c)

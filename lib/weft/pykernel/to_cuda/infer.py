@@ -1,9 +1,10 @@
 """Infer the types and value ranges of a function's expressions.
 
-The source is walked in order until nothing changes. A variable has one type, which
-joins the types of all its values. A span is the smallest and the largest value, if the
-source implies them. Thread indices, sizes, loop variables from 0 on, and sums and
-products of these are never negative. `//` and `%` of them become C's / and %.
+TypeWalk passes over the source in order, until nothing changes. A variable has one
+type, which can represent all its values. A span is the smallest and the largest value,
+if the source implies them. Thread indices, sizes, loop variables that begin at 0 or
+above, and sums and products of these are never negative. Their `//` and `%` become C's
+/ and %.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ def infer(program: TranslatedUnits) -> None:
 
 
 class TypeWalk:
-    """One pass over a unit, which infers types."""
+    """One pass over a unit to infer its types."""
 
     def __init__(self, unit: Unit, unknown: list) -> None:
         self.unit, self.unknown = unit, unknown
@@ -147,7 +148,7 @@ class TypeWalk:
         return kind
 
     def expr(self, node: ast.AST) -> Any:
-        """Return the type of an expression, and record it with its span."""
+        """Return the type of an expression; record the type and the span."""
         method = getattr(self, f"_{type(node).__name__}", None)
         if method is None:
             fail_untranslatable(self.unit, node)
@@ -155,7 +156,7 @@ class TypeWalk:
         return self.unit.types[node]
 
     def span(self, node: ast.AST) -> Span:
-        """Return the span of an expression that has been walked."""
+        """Return the span of an expression whose type has been inferred."""
         return self.unit.spans[node]
 
     def _Constant(self, node: ast.Constant):
@@ -256,7 +257,7 @@ class TypeWalk:
         )
 
     def indices(self, kind: ArrayType, indices: list[ast.expr], node: ast.AST) -> None:
-        """Infer the types of an element's indices, and refuse invalid ones."""
+        """Infer the types of an element's indices; raise an error for invalid ones."""
         for one in indices:
             if isinstance(one, ast.Slice):
                 self.fail(f"{ast.unparse(node)} is a slice", ELEMENT, one)
@@ -343,7 +344,7 @@ class TypeWalk:
         return kind, merge(self.span(node.body), self.span(node.orelse))
 
     def test(self, node: ast.AST) -> None:
-        """Walk a condition, in which and/or may join numbers."""
+        """Infer the types in a condition, where and/or may combine numbers."""
         todo = [node]
         while todo:
             one = todo.pop()

@@ -58,7 +58,7 @@ def write_operand(exprs: Expressions, node: ast.AST, kind: ScalarType) -> CExpre
     own = exprs.kind(node)
     if own == FLOAT:
         return exprs.write_weak(node, kind.c)
-    if F16 in (own, kind) and own != kind:  # C has no implicit conversions of half
+    if F16 in (own, kind) and own != kind:  # C does not convert half implicitly
         half = kind == F16
         return cast(
             kind.c, exprs.value(node, "float", False) if half else exprs.expr(node)
@@ -114,7 +114,7 @@ def _write_operand(
 def _meet_types(
     a: CExpression, b: CExpression, kind: ScalarType
 ) -> tuple[CExpression, CExpression]:
-    """Cast two operands, if necessary, so that C computes in the type `kind`."""
+    """Cast one or two operands, if necessary, so that C computes in type `kind`."""
     suitable = {kind.c}
     if kind.whole and kind.bits <= 32:
         suitable |= {"int", "unsigned"} if kind.kind == "i" else {"unsigned"}
@@ -126,7 +126,7 @@ def _meet_types(
     for x, y in ((cast(target, a), b), (a, cast(target, b))):
         casts_float = a.type in ("float", "half", "double") and x is not a
         if casts_float and b.type not in ("float", "half", "double"):
-            continue  # keep the float; cast only the integer
+            continue  # cast the integer operand instead of the float
         if natural_type(x.type, y.type) in suitable:
             return x, y
     return cast(target, a), cast(target, b)
@@ -246,7 +246,7 @@ def write_compare(exprs: Expressions, node: ast.Compare) -> CExpression:
     for one in nodes[1:-1]:
         if any(isinstance(n, ast.Call) for n in ast.walk(one)) and not is_simple(one):
             what = f"{ast.unparse(one)} would be called twice"
-            exprs.unit.fail(what, "assign it to a name before", one)
+            exprs.unit.fail(what, "assign it to a name first", one)
     test = None
     for op, a, b in zip(node.ops, nodes, nodes[1:]):
         one = _write_comparison(exprs, op, a, b)
@@ -300,7 +300,7 @@ def _give_same_sign(
 
 
 def write_choice(exprs: Expressions, node: ast.IfExp, type_: str = "") -> CExpression:
-    """Write a if c else b; without a type, in the type of the result."""
+    """Write a if c else b, in C type `type_` or else in the result's type."""
     type_ = type_ or exprs.kind(node).c
     test = exprs.expr(node.test)
     a = _write_branch(exprs, node.body, type_)
@@ -316,7 +316,7 @@ def _write_branch(exprs: Expressions, node: ast.AST, type_: str) -> CExpression:
 
 
 def is_simple(node: ast.AST) -> bool:
-    """Return whether an expression may be written twice."""
+    """Return whether an expression may occur twice in the text."""
     if isinstance(node, (ast.Name, ast.Constant)):
         return True
     if isinstance(node, ast.Attribute):

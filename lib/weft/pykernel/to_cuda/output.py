@@ -47,7 +47,7 @@ static __device__ T floor_mod(T a, T b) {
     return (b < 0) != (r < 0) ? r + b : r;
 }"""
 _POWER = """\
-/* a ** b for a b that is not negative. */
+/* a ** b, where b is not negative. */
 static __device__ T power(T a, int b) {
     T result = 1;
     for (; b > 0; b >>= 1) {
@@ -57,7 +57,7 @@ static __device__ T power(T a, int b) {
     return result;
 }"""
 _LEAST = """\
-/* The WORD of two as in Python: the first of equals, and of a NaN and a number. */
+/* The WORD of a and b. As in Python, it is a if they are equal or one is a NaN. */
 static __device__ T NAME(T a, T b) { return b SIGN a ? b : a; }"""
 _LANEID = """\
 /* The thread's number in its warp, for blocks of any shape. */
@@ -66,8 +66,8 @@ static __device__ int laneid() {
     return (row * blockDim.x + threadIdx.x) % warpSize;
 }"""
 _ATOMIC = """\
-/* *address = the WORD of it and value, in one step; returns what it was.
- * NAN_RULE */
+/* Store the WORD of *address and value in *address; return the old value.
+ * This is one atomic step. NAN_RULE */
 static __device__ T NAME(T *address, T value) {
     BITS *bits = (BITS *)address, seen = *(volatile BITS *)bits;
     for (;;) {
@@ -113,7 +113,7 @@ def write_helper(name: str, type_: str = "") -> str:
 
 def _write_atomic(name: str, type_: str) -> str:
     bits, to_float, to_bits = _FLOATS[type_]
-    rule = "A NaN gives way." if "nan" in name else "A NaN stays."
+    rule = "A NaN is replaced." if "nan" in name else "A NaN remains."
     text = _ATOMIC.replace("NAN_RULE", rule).replace("NAME", name)
     text = text.replace("WORD", "smaller" if name.endswith("min") else "larger")
     text = text.replace("STOP", _STOP[name]).replace("TO_FLOAT", to_float)
@@ -127,12 +127,12 @@ def _write_typed(text: str, type_: str) -> str:
 class TranslationOutput:
     """State collected while the units are written repeatedly, until it is stable.
 
-    A Python float is a C float unless more precision is required. A variable whose
-    float is combined with a double becomes a double in the next round.
+    A Python float is a C float unless more precision is required. If a float variable
+    is combined with a double, the variable becomes a double in the next round.
     """
 
     def __init__(self, units: list[Unit]) -> None:
-        # half is a type if its header is included, and a valid name otherwise.
+        # With its header, half is a type. Without it, half is a valid name.
         kinds = [k for unit in units for k in unit.variables.values()]
         self.halves = any(getattr(k, "dtype", k) == F16 for k in kinds)
         self.doubles: set[Any] = set()
@@ -140,7 +140,7 @@ class TranslationOutput:
         self.begin()
 
     def begin(self) -> None:
-        """Start a round."""
+        """Begin a round: discard the last round's names, constants and helpers."""
         self.grew = False
         self.helpers: dict[tuple[str, str], str] = {}
         self.constants: dict[str, Any] = {}
@@ -173,7 +173,7 @@ class TranslationOutput:
         return f"{name}_" if name in RESERVED or half else name
 
     def array(self, name: str, value: np.ndarray, text: str) -> str:
-        """Return the name of a constant array; {name} in `text` is its placeholder."""
+        """Return a unique name for a constant array; it replaces {name} in `text`."""
         while name in RESERVED or self.array_values.get(name, value) is not value:
             name += "_"
         self.array_values[name] = value
@@ -185,11 +185,11 @@ class TranslationOutput:
         name = self.spelled(unit, unit.name)
         if not is_cudas(name):
             return name
-        # Names with cuda at the start belong to the host's API.
+        # Names that begin with cuda belong to the host's API.
         return f"own_{name}" if name.startswith("cuda") else f"{name}_"
 
     def helper(self, name: str, type_: str = "") -> None:
-        """Record that a helper is called."""
+        """Record that the text calls a helper, such as floor_div."""
         self.helpers.setdefault((name, type_), write_helper(name, type_))
 
     # ---- constants ----

@@ -9,16 +9,16 @@ Desugar reduces the kinds of statements to assignments with one target:
     q, r = divmod(x, y)          q = x // y; r = x % y
     for v in (-1, 0, 1):         for v in range(-1, 2):
 
-The new statements keep the place of the old one in the source; `together` marks them.
+The new statements have the old one's position in the source, and `together` marks them.
 
 Scope finds where C declares a local. The place is the local's first assignment if all
-its uses are later and in the same block. Otherwise the declaration precedes the
-statement that contains all the uses.
+other uses are later and in the same block. Otherwise the declaration precedes the
+statement that contains all uses.
 
-warn() reports reads of a local without a value, for which Python raises
-UnboundLocalError, while C reads 0. It assumes that loops run. It also assumes that a
-local assigned under a condition has a value in other branches under that condition. It
-thus reports only code that must be a mistake.
+warn() reports reads of a local without a value. Python raises UnboundLocalError for
+them, but C reads 0. warn() reports only code that must be a mistake. It therefore
+assumes that every loop runs at least once. If a local is assigned under a condition,
+it assumes that the local has a value in later branches under this condition.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class Desugar(ast.NodeTransformer):
-    """The rewriter of one function's statements; see the top of the file."""
+    """The rewriter of one function's statements. See the top of the file."""
 
     def __init__(self, source, name: str) -> None:
         self.source, self.name = source, name
@@ -159,8 +159,8 @@ class Desugar(ast.NodeTransformer):
 class Use:
     """A place where a name occurs.
 
-    path: for each enclosing block, from the body inwards, the id of the block and the
-        index of the statement in it.
+    path: for each enclosing block, from the function's body inwards, the block's id,
+        and the index of the statement in the block.
     """
 
     node: ast.Name
@@ -170,7 +170,7 @@ class Use:
 
 @dataclass
 class Home:
-    """The place where a local is declared: in statement `at` if inline, else before it.
+    """The place of a local's declaration: in statement `at` if inline, else before it.
 
     constant: whether no other statement assigns to the local.
     blank: whether the declaration must initialize it.
@@ -187,7 +187,7 @@ class Scope:
 
     def __init__(self, tree: ast.FunctionDef) -> None:
         self.blocks: dict[int, list[ast.stmt]] = {}
-        self.loops: set[int] = set()  # the blocks that are bodies of loops
+        self.loops: set[int] = set()  # ids of the blocks that are bodies of loops
         self.uses: dict[str, list[Use]] = {}
         self.loop_names: dict[str, list[ast.For]] = {}
         self._block(tree.body, ())
@@ -221,11 +221,11 @@ class Scope:
                         uses.append(Use(name, path, False))
 
     def assigned(self) -> set[str]:
-        """Return the names that are assigned to, except by loops."""
+        """Return the names that statements other than loops assign to."""
         return {n for n, uses in self.uses.items() if any(u.store for u in uses)}
 
     def read(self, name: str) -> bool:
-        """Return whether the name is read (except by += of the name itself)."""
+        """Return whether the name is read, other than by += on the name itself."""
         for use in self.uses.get(name, ()):
             block, number = use.path[-1]
             one = self.blocks[block][number]
@@ -256,7 +256,7 @@ class Scope:
             return Home(one, True, stores == 1, False)
         if self._always_sets(one, name):
             return Home(one, False, False, False)
-        # A value may come from the previous turn, so the declaration precedes the loop.
+        # Declare before the loop, since a value may come from the previous turn.
         for i in range(depth + 1):
             if common[i][0] in self.loops:
                 depth = max(i - 1, 0)
@@ -290,7 +290,7 @@ def _is_mentioned(node: ast.AST, name: str) -> bool:
 
 @dataclass(frozen=True)
 class Unbound:
-    """A read of a name, and the condition under which the name has a value."""
+    """A read of a name, and a condition under which the name has a value."""
 
     node: ast.Name
     test: str
@@ -317,11 +317,11 @@ def warn(unit: Unit) -> None:
 
 @dataclass
 class _UnboundSearch:
-    """A search for the first read of each of these locals without a certain value."""
+    """A search for the first read, per local, of a local that may have no value."""
 
     names: set[str]
     unbound: dict[str, Unbound] = field(default_factory=dict)
-    # For each condition, the names that have a value if the condition is true.
+    # By condition, the names that have a value if the condition is true.
     given: dict[str, set[str]] = field(default_factory=dict)
 
     def block(self, body: list[ast.stmt], have: set[str]) -> set[str] | None:
@@ -365,7 +365,7 @@ class _UnboundSearch:
             added = isinstance(node, ast.AugAssign) and part is node.target
             is_read = isinstance(part.ctx, ast.Load) or added
             tests = [test for test, names in self.given.items() if part.id in names]
-            # If a name has no test, all its assignments follow the read.
+            # A name without a test is assigned only after this read.
             if tests and is_read and part.id in self.names:
                 self.unbound[part.id] = Unbound(part, tests[0])
 
@@ -377,7 +377,7 @@ def _negate_condition(test: ast.expr) -> str:
 
 
 def _split_condition(test: ast.expr) -> Iterator[str]:
-    """Yield a condition, and the parts of its `and`, which it implies."""
+    """Yield a condition and, if it is an `and`, the parts that it implies."""
     yield ast.unparse(test)
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
         for value in test.values:

@@ -1,4 +1,4 @@
-"""Infer the types of variables from a function's statements, and write these in C.
+"""Infer types of variables from a function's statements, and write the statements.
 
 UnitWriter delegates loops, assignments, calls and return to the functions here.
 """
@@ -68,8 +68,8 @@ def _write_bound(
 ) -> CExpression:
     """Write a bound of range().
 
-    Python computes a bound once, but a loop in C computes it in every turn. A bound
-    that may change during the loop is therefore stored in a constant.
+    Python computes a bound once, but a loop in C computes it in every turn. If the
+    bound may change during the loop, the code before the loop stores it in a constant.
     """
     bound = writer.exprs.signed(writer.exprs.expr(node))
     if bound.type in ("unsigned", "unsigned long long"):
@@ -242,7 +242,7 @@ def _write_augmented(writer: UnitWriter, one: ast.AugAssign) -> str:
         element = writer.exprs.expr(target)
         place, type_ = element.text, element.type
     value = writer.exprs.value(one.whole, type_)
-    # Write a = a + x as a += x if C then computes the same value.
+    # Write a += x instead of a = a + x if C then computes the same value.
     sign = OPERATORS.get(op, ("", 0))[0]
     start = f"{place} {sign} "
     left = writer.exprs.expr(one.whole.left) if type_ != "half" else None
@@ -291,7 +291,7 @@ _WORDS = REFUSED | {
 
 
 def walk_block(walk: Any, body: list[ast.stmt]) -> None:
-    """Walk the statements of a block."""
+    """Infer the types of variables from the statements of a block."""
     for one in body:
         try:
             _walk_statement(walk, one)
@@ -358,7 +358,7 @@ def _assign(walk: Any, one: ast.Assign) -> None:
 
 
 def assign(walk: Any, target: ast.Name, kind: Any, span: Span) -> None:
-    """Record that a local receives a value of this type."""
+    """Record that a value of this type and span is assigned to a local."""
     unit, name = walk.unit, target.id
     if name in unit.scope.loop_names:
         what = f"{name} is a loop's variable, but is also assigned elsewhere"
@@ -387,9 +387,9 @@ def assign(walk: Any, target: ast.Name, kind: Any, span: Span) -> None:
 
 
 def _widen(old: Span, span: Span) -> Span:
-    """Return a span that contains both; a bound that moved becomes 0 or unknown.
+    """Return a span that contains both. A bound that moved becomes 0 or unknown.
 
-    A bound that moves once may move in each pass.
+    Otherwise, the bound might move in every pass, and the passes would not end.
     """
     low, high = merge(old, span)
     floor = 0 if low is not None and low >= 0 else None
@@ -397,7 +397,7 @@ def _widen(old: Span, span: Span) -> Span:
 
 
 def store(walk: Any, target: ast.Subscript) -> None:
-    """Record that an element is written."""
+    """Infer the types in an assigned element, and record the write."""
     kind = walk.expr(target)
     base, _ = split_chain(target)
     if not isinstance(kind, ScalarType):
@@ -441,7 +441,7 @@ def _walk_for(walk: Any, one: ast.For) -> None:
     elif step[1] is not None and step[1] < 0:
         span = None if stop[0] is None else stop[0] + 1, start[1]
     if None not in span and span[0] > span[1]:
-        span = span[0], span[0]  # for a loop that never runs, any span is right
+        span = span[0], span[0]  # the loop never runs, so any span is correct
     wide = next((k for k in kinds if k.bits == 64 and not k.weak), INT)
     if wide.kind == "u":
         unit.fail("range() of uint64", "write range(int64(...))", one.iter)

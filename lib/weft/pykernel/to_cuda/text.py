@@ -1,6 +1,6 @@
 """Pieces of C: expressions, numbers, names, folded lines, and comments.
 
-Long lines are folded where a person would fold them. Comments keep their places.
+Long lines are folded where a person would fold them. Comments remain in their places.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 from ..language import FunctionSource
 
-# The precedence levels of C that kernels need, from the loosest to the tightest.
+# The precedence levels of C that kernels require, from the loosest to the tightest.
 CHOICE, OR, AND, BIT_OR, BIT_XOR, BIT_AND, EQUAL, RELATION = range(8)
 SHIFT, SUM, PRODUCT, UNARY, PRIMARY = range(8, 13)
 
@@ -35,7 +35,7 @@ _RESERVED = """
     wchar_t while xor xor_eq threadIdx blockIdx blockDim gridDim warpSize assert
     printf linux unix NULL NAN INFINITY main restrict size_t dim3
 """
-# Functions of C, CUDA or Weft; a kernel or helper with such a name is renamed.
+# Functions of C, CUDA and Weft. A kernel or helper with such a name is renamed.
 _FUNCTIONS = """
     abs acos asin atan atan2 cbrt ceil cos cosh div erf erfc exp exp2 expm1 fabs
     floor fmax fmin fmod free hypot index isfinite isinf isnan j0 j1 jn ldexp log
@@ -82,7 +82,7 @@ class CExpression:
     def within(self, precedence: int) -> str:
         """Return the text as an operand of an operator with this precedence.
 
-        Parentheses enclose it if the expression's own precedence is lower.
+        The text has parentheses if the expression's own precedence is lower.
         """
         return self.text if self.precedence >= precedence else f"({self.text})"
 
@@ -109,7 +109,7 @@ def number(value: float, type_: str) -> CExpression:
 def _write_digits(value: float, type_: str) -> str:
     text = repr(value) if type_ == "double" else str(np.float32(value))
     if type_ == "float" and len(repr(value)) < 9:
-        text = repr(value)  # the source's digits, which are few
+        text = repr(value)  # keep the few digits of the source
     if "e" in text:
         mantissa, _, exponent = text.partition("e")
         sign = "-" if exponent[0] == "-" else ""
@@ -138,7 +138,7 @@ def write_whole(value: int, source: str = "") -> CExpression:
 def join_operands(
     left: CExpression, sign: str, right: CExpression, precedence: int, type_: str
 ) -> CExpression:
-    """Join operands, with the optional parentheses that compilers recommend."""
+    """Join two operands. Add the optional parentheses that compilers recommend."""
     bits = precedence in (BIT_OR, BIT_XOR, BIT_AND, SHIFT)
     relations = (RELATION, EQUAL)
 
@@ -159,7 +159,7 @@ def join_operands(
 
 
 WIDTH = 80
-# Operators from the loosest to the tightest; ? and : begin a line, all others end one.
+# Operators from the loosest to the tightest. ? and : begin a line; others end it.
 _BREAKS = (r"; ", r" \|\| ", r" && ", r" \? | : ", r", ", r" [+-] ", r" [*/] ", r" = ")
 
 _ASSIGNED = re.compile(r"[^=;?\"]*? [-+*/%&|^]?= | *return ")
@@ -169,8 +169,8 @@ def wrap(line: str) -> list[str]:
     """Fold the line into parts of at most WIDTH columns, if possible.
 
     The line is cut at the loosest operator in the fewest brackets. The next lines align
-    with the text after an assignment, or after the bracket of an if or a loop. All
-    others are indented by four more columns.
+    with the text after an assignment, or after the bracket of an if or a loop.
+    Otherwise, they are indented by four more columns.
     """
     if len(line) <= WIDTH or line.lstrip().startswith(("//", "#")) or '"' in line:
         return [line]
@@ -202,7 +202,7 @@ def _cut(line: str, least: int) -> int:
             before = "?" in match[0] or ":" in match[0]
             at = match.start() if before else match.start() + len(match[0].rstrip())
             if least < at <= WIDTH:
-                # An assignment is cut at its = if the result has two lines.
+                # Cutting at = has priority if the rest then fits into one line.
                 fits = at > least + 20 and least + len(line) - at <= WIDTH
                 assigns = match[0] == " = " and not fits
                 rank = -1 if match[0] == " = " and fits else rank
@@ -215,7 +215,7 @@ _TOOLS = re.compile(r"#\s*(?:noqa|type:|fmt:|ruff|pylint|pragma|isort|%%|mypy)")
 
 @dataclass(frozen=True)
 class Comment:
-    """One comment. text: without the #. alone: whether no code precedes it."""
+    """A comment. text: without the #. alone: whether no code precedes it."""
 
     line: int
     column: int
@@ -224,7 +224,7 @@ class Comment:
 
 
 def list_comments(source: FunctionSource) -> list[Comment]:
-    """List the comments of a function in order, except comments for tools."""
+    """List the comments of a function in order, without comments for tools."""
     comments = []
     text = source.text
     try:
@@ -240,8 +240,7 @@ def list_comments(source: FunctionSource) -> list[Comment]:
                 number = source.first + line - 1
                 comments.append(Comment(number, column, words, alone))
     except (tokenize.TokenError, IndentationError):
-        # The text after the function may be invalid, but all comments of the function
-        # were read.
+        # The end of the text may be invalid, but the function's comments precede it.
         pass
     return comments
 

@@ -1,9 +1,9 @@
 """The types of a kernel's values, and the error for code without a translation.
 
-TranslationError names the line, and suggests a replacement. A strong type is one of
-NumPy's (float32, int64, ...). A weak type is Python's int, float or bool. An operation
-on a weak and a strong type has a result of the strong type. Operations on weak types
-alone compute a float in double, as Python does, and an int in C's int.
+TranslationError names the line, and suggests a replacement. Strong types
+are those of NumPy: float32, int64, ... Weak types are Python's int, float and bool. An
+operation on a weak and a strong type has a result of the strong type. Operations on
+only weak types compute floats as double, as Python does, and ints as C's int.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class TranslationError(CompileError):
 
 
 def describe_place(source: FunctionSource, line: int) -> str:
-    """Return "kernels.py, line 12", or only the line in a notebook's cell."""
+    """Return "kernels.py, line 12"; for a notebook's cell, only "line 12"."""
     name = Path(source.file).name
     if not name or "ipykernel" in source.file or name.startswith("<"):
         return f"line {line}"
@@ -74,8 +74,9 @@ MOST = 2**31 - 1  # the largest int of C
 class ScalarType:
     """The type of a number.
 
-    kind, bits: b (bool), i, u or f, as in NumPy, and the size.
-    weak: whether it is a Python type.
+    kind: b (bool), i, u or f, as in NumPy.
+    bits: size in bits.
+    weak: whether this is a type of Python.
     """
 
     kind: str
@@ -84,7 +85,7 @@ class ScalarType:
 
     @property
     def c(self) -> str:
-        """The type in C; a weak float is a double, which represents all its values."""
+        """The type in C. A weak float is a double, which represents all its values."""
         return _C[self.kind, self.bits]
 
     @property
@@ -99,7 +100,7 @@ class ScalarType:
 
 @dataclass(frozen=True)
 class ArrayType:
-    """The type of an array: its elements, its dimensions, its memory space.
+    """The type of an array: its elements, dimensions and memory space.
 
     shape: extents of a static array; () for an argument or a dynamic array.
     root: the parameter or local that owns the memory.
@@ -117,7 +118,7 @@ class ArrayType:
 
 @dataclass(frozen=True)
 class Argument:
-    """A parameter's type. sized: whether its values are integers from 0 on."""
+    """A parameter's type. sized: whether its values are integers of at least 0."""
 
     type: ScalarType | ArrayType
     sized: bool = False
@@ -151,7 +152,7 @@ F16, F64, I32, U32 = (BY_C[c] for c in ("half", "double", "int", "unsigned"))
 
 
 def of_dtype(dtype: Any) -> ScalarType | None:
-    """Return the type of an array's elements; None if C has no such type here."""
+    """Return the type of an array's elements; None if to_cuda() does not support it."""
     try:
         dtype = np.dtype(dtype)
     except TypeError:
@@ -178,7 +179,7 @@ def promote(a: ScalarType, b: ScalarType) -> ScalarType | None:
 
 
 def join(a: ScalarType, b: ScalarType) -> ScalarType | None:
-    """Return the type of a variable with values of both types; None if impossible."""
+    """Return a type for a variable with values of both types; None if there is none."""
     if a == b:
         return a
     return BOOL if a.kind == b.kind == "b" else promote(a, b)
@@ -210,7 +211,7 @@ def of_argument(name: str, value: Any) -> Argument:
                 f"{MOST}: pass np.int64({name})"
             )
         return Argument(INT, bool(value >= 0))
-    if isinstance(value, np.generic):  # np.float64 is also a Python float
+    if isinstance(value, np.generic):  # np.float64 is also a float, so test this first
         return Argument(_element_type(name, value.dtype))
     if isinstance(value, float):
         return Argument(FLOAT)
@@ -267,7 +268,7 @@ def parse(name: str, spec: Any) -> Argument:
 
 
 def _number(kind: ScalarType) -> Argument:
-    """Return the type of a numeric argument; integers that fit C's int become INT."""
+    """Return a numeric argument's type. Integers that fit into C's int become INT."""
     if kind.kind == "b":
         return Argument(BOOL)
     if kind.whole and (kind.bits < 32 or kind == I32):
@@ -298,7 +299,7 @@ class Unknown(Exception):
 
 
 def note_write(walk: Any, array: ArrayType, node: ast.AST) -> None:
-    """Record that an array's memory is written; refuse a constant array."""
+    """Record that an array's memory is written; raise an error if it is constant."""
     if array.space == "const":
         hint = "use cuda.local.array"
         walk.unit.fail("a constant array cannot be written", hint, node)

@@ -1,8 +1,8 @@
 """A function under translation, the meaning of its names, and the whole program.
 
 find_meaning() returns the meaning of nonlocal names. A Unit is one function for given
-argument types, and TranslatedUnits is the kernel with its helpers.
-declare_array() reads the declarations of arrays: shared, local, constant, and views.
+argument types, and TranslatedUnits is the kernel with its helpers. declare_array()
+handles declarations of shared, local and constant arrays, and of views.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Unit:
     types, spans: types and value ranges of every expression.
     variables, ranges: types and value ranges of the locals.
     written: the arrays that the function writes into.
-    needed: the extents that it receives as parameters, by C name.
+    needed: the extents that the function receives as parameters, by C name.
     """
 
     def __init__(
@@ -175,11 +175,11 @@ class Unit:
     # ---- names ----
 
     def is_local(self, name: str) -> bool:
-        """Return whether the name is a local or parameter of the function."""
+        """Return whether the name is a local or a parameter of the function."""
         return name in self.locals or name in self.parameters
 
     def meaning(self, node: ast.AST) -> Any:
-        """Return the meaning of a name or attribute; UNKNOWN if it is local."""
+        """Return the meaning of a name or attribute; UNKNOWN for a local."""
         if isinstance(node, ast.Attribute):
             base = self.meaning(node.value)
             return base if base is UNKNOWN else attribute_meaning(base, node.attr)
@@ -200,13 +200,13 @@ class Unit:
     # ---- sides of arrays ----
 
     def _unpacked(self) -> dict[str, list[Extent]]:
-        """Return the locals that are only sides of arrays: `m, n = c.shape`."""
+        """Return the locals that are only sides of arrays, as in `m, n = c.shape`."""
         unpacked: dict[str, list[Extent] | None] = {}
         for one in ast.walk(self.tree):
             changes = isinstance(one, (ast.AugAssign, ast.For))
             if changes and isinstance(one.target, ast.Name):
                 unpacked[one.target.id] = None
-            name = get_name(one)  # Desugar leaves one target
+            name = get_name(one)  # after Desugar, there is one target
             if name is None:
                 continue
             extent = self.side(one.value)
@@ -222,7 +222,7 @@ class Unit:
         }
 
     def side(self, node: ast.AST) -> Extent | None:
-        """Return the Extent of a parameter that an expression denotes, or None."""
+        """Return the Extent that an expression denotes; None for other expressions."""
         array, axis = None, 0
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
             array = node.value
@@ -301,7 +301,7 @@ class TranslatedUnits:
         return unit
 
     def _named(self, function: types.FunctionType, kinds) -> str:
-        """Return a unique name; a helper's later versions have a suffix."""
+        """Return a unique name. A helper's later versions have a suffix."""
         name = function.__name__
         same = [u for u in self.units if u.function.__name__ == name]
         if same:
@@ -388,7 +388,7 @@ def _make_array(walk: Any, name: str, path: str, node: ast.Call) -> ArrayType:
 
 
 def shape_of(unit: Unit, node: ast.AST) -> tuple[int, ...]:
-    """Return the numbers of a shape in the source; refuse a shape that may vary."""
+    """Return the numbers of a shape; raise an error for a shape that may vary."""
     parts = node.elts if isinstance(node, ast.Tuple) else [node]
     values = [evaluate_constant(unit, part) for part in parts]
     if len(values) == 1 and isinstance(values[0], tuple):
@@ -401,14 +401,14 @@ def shape_of(unit: Unit, node: ast.AST) -> tuple[int, ...]:
 
 
 def _walk_shape(walk: Any, node: ast.AST) -> None:
-    """Infer the types of the names in a shape, since the C text keeps these names."""
+    """Infer the types of the names in a shape, since the C text contains the names."""
     for part in node.elts if isinstance(node, ast.Tuple) else [node]:
         if not isinstance(walk.unit.meaning(part), tuple):
             walk.scalar(part)
 
 
 def evaluate_constant(unit: Unit, node: ast.AST) -> Any:
-    """Return the value of an expression of numbers and globals; None for others."""
+    """Return the value of an expression of numbers and globals; None for any other."""
     names = {}
     node = with_constants(node, unit.tree)
     for one in ast.walk(node):

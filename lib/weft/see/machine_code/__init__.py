@@ -1,7 +1,7 @@
 """Tools that show the machine code of a kernel, and its work on a GPU.
 
 ptx(kernel), sass(kernel)              instructions, below the lines of your source
-occupancy(kernel, threads=256)         how many blocks fit, and what limits them
+occupancy(kernel, threads=256)         the number of blocks that fit, and its limit
 profile(kernel)[grid, block](*args)    Nsight Compute's counters next to ours
 
 compilation   find a kernel's source, and compile it with NVRTC, nvcc, ptxas or Numba

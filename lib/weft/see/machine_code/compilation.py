@@ -229,7 +229,7 @@ class KernelSource:
 
 
 def source_for(kernel: Any, args: tuple[Any, ...] = ()) -> KernelSource:
-    """Return the KernelSource of anything that a reader calls a kernel.
+    """Return the KernelSource of any kind of kernel in the module's list.
 
     args: for a Python kernel, arguments like those of a launch; for a path, the names
     of kernels. Raises ArgumentError if `kernel` is not a kernel.

@@ -102,7 +102,7 @@ class KernelCode:
         return counted(instructions)
 
     def lines(self, indices: Iterable[int]) -> list[int]:
-        """Return the instructions' source lines in the file that has most of them."""
+        """Return the instructions' source lines in the file with most of them."""
         places = [self.instructions[i].place for i in indices]
         files = Counter(file for file, line in places if line)
         if not files:
@@ -142,7 +142,7 @@ def find_loops(code: Sequence[Instruction]) -> list[CodeLoop]:
             above = at
             while order[above] > order[to]:
                 above = parent[above]
-            if above == to:  # it dominates the branch to it
+            if above == to:  # the target dominates the branch
                 bodies.setdefault(to, {to}).update(_find_body(to, at, predecessors))
     loops = [CodeLoop(head, frozenset(body)) for head, body in sorted(bodies.items())]
     return [

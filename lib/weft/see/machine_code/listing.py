@@ -1,8 +1,8 @@
 """Display a kernel's machine code, folded to its innermost loops, with the source.
 
 Only the innermost loops, which run most often, are unfolded. Any other part is one line
-with its number of instructions. Memory has the colours of the pictures: blue for reads
-of global memory, orange for writes to it, green for shared memory.
+with its number of instructions. Accesses have the colours of the pictures: blue for
+reads of global memory, orange for writes to it, green for shared memory.
 """
 
 from __future__ import annotations

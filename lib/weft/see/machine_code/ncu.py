@@ -5,8 +5,8 @@ ncu profiles a separate process, which launches the kernels again (main).
 https://docs.nvidia.com/nsight-compute/NsightComputeCli/
 
 Metric pairs ncu's metrics with ours. "Nvprof Metric Comparison" on that page explains
-the names of ncu's metrics. Our counters sum over the places of report.Counters; ncu's
-sum over the whole GPU.
+the names of ncu's metrics. Our numbers are sums over the places of report.Counters, and
+ncu's are sums over the whole GPU.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ _KINDS = {"load": "read", "store": "write", "atomic": "atomic"}
 
 @dataclass(frozen=True)
 class Metric:
-    """A compared number. ncu: metrics to add. less: metrics to subtract from the sum.
+    """A number to compare. ncu: metrics to add. less: metrics to subtract from the sum.
 
     what, space, kind: the column to sum in our counters, and the space and kind of its
     places. exact: whether it is a count that must be equal, not a ratio or a time.

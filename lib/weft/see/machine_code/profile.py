@@ -2,8 +2,8 @@
 
 The launch runs in this process under the watch build or the simulator, which counts its
 work. Then ncu launches the same kernel with the same arguments in another process, and
-counts as well. Comparison is the table of `weft bench counters`: our counters and ncu's
-for each kernel.
+counts its work there. Comparison is the table of `weft bench counters`, with our
+counters and ncu's for each kernel.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""occupancy(kernel, threads=256): how many blocks fit on a multiprocessor at once.
+"""occupancy(kernel, threads=256): the number of blocks that fit on a multiprocessor.
 
 A running block occupies a block slot, thread slots, registers and shared memory. The
 resource that runs out first is the limit. LIMITS lists the sizes by compute capability,
@@ -75,7 +75,7 @@ def limits_of(arch: str) -> Limits:
 
 @dataclass(frozen=True)
 class Occupancy:
-    """The block of a launch on one kind of GPU, and how many fit on a multiprocessor.
+    """A launch's block size and resources on one kind of GPU, and its occupancy there.
 
     threads: threads per block. registers: registers per thread. shared: bytes of shared
     memory per block, static and dynamic.
@@ -109,7 +109,7 @@ class Occupancy:
 
     @property
     def blocks(self) -> int:
-        """The number of blocks that are resident at once; 0: the launch is refused."""
+        """The number of blocks on a multiprocessor; 0 if the launch is refused."""
         return min(count for count in self.fits.values() if count is not None)
 
     @property
@@ -230,14 +230,14 @@ def occupancy(
     registers: int | None = None,
     arch: str | None = None,
 ) -> Occupancy:
-    """Return how many of a kernel's blocks fit on a multiprocessor, and the limit.
+    """Return a kernel's Occupancy: the number of blocks that fit, and the limit.
 
         occupancy(saxpy, threads=256)            a kernel, as for ptx()
         occupancy(registers=40, shared=16 << 10, threads=256, arch="sm_80")
 
     threads: threads per block; None: the smallest size with the highest occupancy.
     shared: bytes of shared memory per block; for a kernel, only of dynamic shared
-    memory. registers: registers per thread, in place of the kernel's own number.
+    memory. registers: registers per thread, instead of the kernel's own number.
     arch: an architecture; None: that of this machine's GPU, or sm_90 without a GPU.
     Raises ArgumentError for sizes that no GPU supports.
     """
@@ -336,7 +336,7 @@ def _draw_warps(one: Occupancy, y: float) -> tuple[str, float]:
 
 
 def _draw_sizes(one: Occupancy, y: float) -> tuple[str, float]:
-    """Draw occupancy over the block size, marking the requested size."""
+    """Plot occupancy against block size, marking the requested size."""
     high, sweep = 96.0, one.sweep()
     out = [remark(0, y + 12, "occupancy")]
     out.append(remark(0, y + 26, "by block size"))

@@ -28,7 +28,7 @@ from .scene import (
 from .svg import Drawing, Slider, label, num
 from .touches import Touches, block_name, ravel, sentence, write_place
 
-ALL = -1  # all intervals; -2, -3, ...: the first, second, ... access of a thread
+ALL = -1  # stands for all intervals; -2, -3, ...: the first, second, ... access
 TANGLE = 12  # if one thread has more accesses than this, its arrows tangle
 REPEATED = 20_000  # an endless loop usually has more accesses than this
 # Maximum number of a thread's accesses that become stops of the slider.

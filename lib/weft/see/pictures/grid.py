@@ -145,7 +145,7 @@ def fit(
 
 
 def fit_line(count: int, width: float, height: float, largest: float = LARGEST) -> Grid:
-    """Place cells in one row or, from 48 cells on, in rows of 32, 64, ... (warps).
+    """Place up to 47 cells in one row, and more cells in rows of 32, 64, ... (warps).
 
     height: height in pixels for all rows; cells become smaller to fit.
     """

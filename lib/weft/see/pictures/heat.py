@@ -1,7 +1,7 @@
 """Draw the number of accesses to each cell: heat maps of reads and writes per array.
 
-If all cells of each map have equal counts, the maps would be flat fields. A sentence
-then replaces the scales, and the maps are small: the slider shows each block's cells.
+If every map's cells have equal counts, the maps would be flat fields. A sentence then
+replaces the scales, and the maps are small. A slider still selects a block's cells.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SMALL = 440.0  # width of a picture of flat maps in pixels: a phone shows it leg
 
 @dataclass(frozen=True)
 class _Map:
-    """A heat map of an array's reads or writes. per: the count by element."""
+    """A heat map of an array's reads or writes. per: the number for each element."""
 
     number: int
     verb: str

@@ -8,12 +8,12 @@ different threads with the same place happen together.
 
 Statements records, for each statement of a kernel, its names and loads, and whether it
 computes. programs() models the instructions without a GPU compiler. One
-instruction represents each access to global or shared memory, each statement that
-computes something (an operator or a call outside of an index), and each barrier.
-Indices and the turns of a `for` loop are free; local arrays are in registers. An
-instruction waits for the names it uses. As in compiled code, loads move to the front of
-a straight piece of code. They do not move past a store to the same kind of memory.
-Turns of a loop do not overlap (`#pragma unroll 1`).
+instruction represents each access to global or shared memory and each barrier. Another
+represents each statement that has an operator or a call outside of an index.
+Indices and the turns of a `for` loop are free, and local arrays are in registers. An
+instruction waits for the values that it uses. As in compiled code, loads move to the
+front of a straight piece of code. They do not move past a store to the same kind of
+memory. Turns of a loop do not overlap (`#pragma unroll 1`).
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def steps_of(
     """Return the steps of one warp of one block, in order.
 
     intervals: the barrier intervals of that block. every: whether to return both STEP
-    sites and accesses; else accesses count as steps only if there are no STEP sites.
+    sites and accesses; otherwise, accesses are steps only if there are no STEP sites.
     """
     steps = [i for i, site in enumerate(sites) if site.kind == STEP]
     has_steps = any(np.isin(part.site, steps).any() for part in intervals)

@@ -1,8 +1,8 @@
 """Model how the warps of one multiprocessor take turns and hide latency.
 
-A scheduler issues one instruction of one of its warps in a cycle. A warp issues its
+In each cycle, a scheduler issues one instruction of one of its warps. A warp issues its
 instructions in order. An instruction waits until its inputs are ready and no other warp
-has the slot; the warp that has been ready longest goes first. The warps of a block
+has the slot. The warp that has been ready longest goes first. The warps of a block
 start together, and the next block starts in the cycle in which another one ends.
 
 The model ignores caches, the compiler, the numbers of sectors and bank conflicts, and
@@ -10,13 +10,13 @@ floating-point units narrower than a warp. It also ignores bandwidth: memory kee
 with any number of loads.
 
 NVIDIA's CUDA C++ Programming Guide ("Multiprocessor Level", "Compute Capabilities")
-describes the schedulers. From Volta (7.0) on, each of a multiprocessor's four parts has
+describes the schedulers. Since Volta (7.0), each of a multiprocessor's four parts has
 a scheduler that issues one warp instruction per cycle. An arithmetic result is ready 4
 cycles later. Luo et al. measured loads ("Benchmarking and Dissecting the Nvidia Hopper
 GPU Architecture via Microbenchmarking", arXiv:2402.13499). A load from shared memory
 takes about 30 cycles (29 on A100 and H100). A load from global memory that misses all
-caches takes 470 to 540, and a load from the L2 cache about 260. On V100, global memory
-takes 375 (Jia et al., arXiv:1804.06826). The model uses 400.
+caches takes 470 to 540, and a load from the L2 cache about 260. On V100, a load from
+global memory takes 375 (Jia et al., arXiv:1804.06826). The model uses 400.
 
 The model must obey Little's law, as in V. Volkov, "Understanding latency hiding on
 GPUs", Berkeley 2016: operations in flight = operations begun per cycle x duration.
@@ -110,7 +110,7 @@ def replay(
 ) -> Run:
     """Run `total` blocks, `resident` at a time; repeat `blocks` if it has fewer.
 
-    until: the number of cycles with spans.
+    until: the number of cycles for which the Run contains spans.
     """
     return _Replay(blocks, total, model, until).run(min(resident, total))
 

@@ -23,7 +23,7 @@ from .scene import Scene
 from .svg import Drawing, Slider, box, label, num, remark
 from .touches import block_name
 
-# Maximum number of steps that are drawn one by one; with more, a row is a source line.
+# Maximum number of steps that get a row each; if there are more, source lines do.
 MOST = 40
 WARPS = 16  # maximum number of stops of the slider
 ROWS = 20_000  # if the record has more rows, fewer warps are drawn
@@ -104,7 +104,10 @@ def _draw_frame(
 
 
 def _list_rows(steps: Sequence[WarpStep]) -> list[tuple[int | None, list[WarpStep]]]:
-    """Return (interval, steps) for each row; None if a row has all steps of a site."""
+    """Return (interval, steps) for each row.
+
+    The interval is None if rows contain all steps of a site, since there are too many.
+    """
     runs: list[list[WarpStep]] = []
     for step in steps:  # a loop's turns with equal active lanes share a row
         last = runs[-1][-1] if runs else step

@@ -222,7 +222,7 @@ def _draw_bars(runs: Sequence[Run], at: int) -> str:
     return "".join(out)
 
 
-# Maximum number of instructions that a picture replays, which takes half a second.
+# Maximum number of instructions that a picture replays. They take half a second.
 ISSUES = 160_000
 WINDOW = 4  # number of successive loads from global memory that fit into the drawing
 

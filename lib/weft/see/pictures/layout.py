@@ -103,7 +103,7 @@ def fills(moment: Moment, panel: Panel) -> str:
 
 
 def _list_kinds(found: Touches, panel: Panel) -> dict[str, tuple[np.ndarray, str, str]]:
-    """Return, by kind of access: (elements, fill colour, outline colour)."""
+    """Return (elements, fill colour, outline colour) for each kind of access."""
     accesses = found.of(array=panel.number)
     read, written = accesses.element[accesses.reads], accesses.element[accesses.writes]
     base = panel.colour
@@ -116,7 +116,7 @@ def _list_kinds(found: Touches, panel: Panel) -> dict[str, tuple[np.ndarray, str
 
 
 def _draw_large(found: Touches, panel: Panel, strength: float) -> str:
-    """Draw an array with cells smaller than a pixel, with an image for each colour.
+    """Draw an array whose cells are smaller than a pixel, as an image for each colour.
 
     If only a few cells are touched, draw visible marks instead.
     """
@@ -180,7 +180,7 @@ def words(moment: Moment, panel: Panel) -> str:
     """Write the current index expressions of an array, and the labels of its axes."""
     out = []
     for x, y, text, colour in lines_of(moment, panel):
-        # The colour is in a box before the text: blue text is too dark on black.
+        # A box before the text shows the colour, since blue text is too dark on black.
         out.append(svg.box(x, y - 8, 8, 8, colour=colour, fill=0.8, radius=1))
         out.append(label(x + 13, y, text, WORDS, mono=True))
     for x, y, text, anchor in axis_labels(moment, panel):
@@ -250,7 +250,7 @@ def axis_labels(moment: Moment, panel: Panel) -> list[tuple[float, float, str, s
 
 
 def names(moment: Moment, at: tuple[float, float]) -> str:
-    """Write the locals' values left of the threads, or below from the edge on."""
+    """Write the locals' values left of the threads, or below them at the edge."""
     scene, (x, y) = moment.scene, at
     blocks = [moment.who[0]] if moment.who else list(scene.blocks)
     threads = [moment.who[1]] if moment.who else range(scene.threads)

@@ -78,7 +78,7 @@ class Panel(Wish):
     top: float = 0.0
     room: float = 0.0
     frame: float = 0.0  # distance in pixels between the grid and its numbers
-    beside: bool = False  # whether its index expressions are beside the cells
+    beside: bool = False  # whether its index expressions are next to the cells
 
     @property
     def above(self) -> bool:
@@ -228,7 +228,7 @@ def drawn_shape(shape: Sequence[int]) -> tuple[int, int, int]:
     return max(math.prod(planes), 1), max(rows, 1), max(cols, 1)
 
 
-MANY = 20  # the cells of an array with so many rows contain no text
+MANY = 20  # the cells of an array with this many rows contain no text
 LOWER = 168.0  # Largest height of such an array in pixels, so that two fit on a screen.
 
 
@@ -276,7 +276,7 @@ def _place_together(
     taken = sum(p.gutter + p.before + p.grid.width + 16 for p in rows)
     taken += sum(max(0.0, p.words - p.grid.width) + p.after for p in rows)
     free = WIDTH - 2 * EDGE - taken - 26
-    # A separate row would take more height, so wide arrays may be a little smaller.
+    # A separate row would need more height, so wide arrays may be a little smaller.
     if len(wide) > 3 or free < 200 * len(wide):
         return [], top
     out = beside(wide, "above", EDGE, top, free)
@@ -289,7 +289,7 @@ def _place_together(
 
 
 def _align_words(row: Sequence[Panel]) -> Sequence[Panel]:
-    """Put the index expressions beside the cells, if there is room.
+    """Put the index expressions next to the cells, if there is room.
 
     No arrow from the threads to another row crosses that area.
     """

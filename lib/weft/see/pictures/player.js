@@ -47,7 +47,7 @@
     svg.setAttribute("width", image.getAttribute("width"));
     svg.removeAttribute("height");
     svg.style.cssText = image.style.cssText;
-    // Keys scroll a picture that is wider than its place.
+    // Only a picture wider than the page takes the focus, since arrow keys scroll it.
     new ResizeObserver(() => {
       holder.tabIndex = holder.scrollWidth > holder.clientWidth ? 0 : -1;
     }).observe(holder);

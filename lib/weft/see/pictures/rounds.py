@@ -4,7 +4,7 @@
     play_rounds(numbers, list_halves(8), merge, write)   any rounds, any merge
 
 A round is a list of pairs (to, source): place `to` merges its value with the value that
-`source` had before the round. So play_rounds() can also play a scan, or a tree of
+`source` had before the round. Thus play_rounds() can also play a scan, or a tree of
 pairs.
 """
 
@@ -29,7 +29,7 @@ HIGH, APART = 28.0, 64.0  # height of a value, and distance between rows, in pix
 def list_halves(count: int) -> list[Round]:
     """Return the rounds of a tree: half of the places add the other half's numbers.
 
-    count: a power of two; else ArgumentError.
+    count: a power of two. Raises ArgumentError for other counts.
     """
     if count < 1 or count & (count - 1):
         raise ArgumentError(f"list_halves({count}): the count must be a power of two")
@@ -53,12 +53,12 @@ def play_rounds(
     write: Callable[[Any], str] = "{:g}".format,
     title: str = "",
 ) -> Drawing:
-    """Return the picture of rounds, with a slider over the rounds.
+    """Return the picture of rounds, with a slider for the rounds.
 
     values: the values of the places before the first round. merge: the function of a
-    place's own value and the source's. write: writes a value. title: default: the count
-    of rounds and of merges. Raises ArgumentError for a place that does not exist, or if
-    the picture would be too wide.
+    place's own value and the source's. write: writes a value. title: by default, the
+    number of rounds and of merges. Raises ArgumentError for a place that does not
+    exist, or if the picture would be too wide.
     """
     rows = compute_rows(values, rounds, merge)
     texts = [[write(value) for value in row] for row in rows]
@@ -111,7 +111,7 @@ class Board:
         self.texts, self.rounds, self.wide = texts, rounds, wide
 
     def draw_until(self, last: int) -> list[str]:
-        """Draw the rows up to `last`; the rows to come are outlines."""
+        """Draw the rows up to `last`; later rows are only outlines."""
         parts = [self._draw_row(row, row <= last) for row in range(len(self.texts))]
         parts += [self._draw_arrows(row, row == last) for row in range(1, last + 1)]
         return [*parts, remark(EDGE, 44, self.describe(last))]
@@ -125,7 +125,10 @@ class Board:
         return f"round {row}, {count}: {', '.join(changed)}"
 
     def _is_used(self, row: int, place: int) -> bool:
-        """Return whether a later round uses the place, or the last one changed it."""
+        """Return whether a later round uses the place.
+
+        After the last round, return whether that round changed the place.
+        """
         if row == len(self.rounds):
             return row == 0 or place in [to for to, _ in self.rounds[-1]]
         return any(place in pair for later in self.rounds[row:] for pair in later)

@@ -85,7 +85,7 @@ def name_thread_axes(trace: Trace, block: int) -> tuple[str, str, str]:
             if trace.block[axis] > 1
             and all(n.get(name) == i[axis] for n, i in zip(names, indices))
         ]
-        # In block 0, `row` equals `ty`, too. The shorter name usually belongs to the
+        # In block 0, `row` also equals `ty`. The shorter name usually belongs to the
         # thread.
         out.append(min(fits, key=len) if fits else f"threadIdx.{letter}")
     return out[0], out[1], out[2]
@@ -96,7 +96,7 @@ def draw_threads(
 ) -> str:
     """Draw a block's threads: active ones coloured, the others pale.
 
-    filled: whether active ones are filled; not if another thread is selected.
+    filled: whether active threads are filled; False if one thread is selected.
     """
     threads = np.arange(grid.count)
     idle = np.setdiff1d(threads, active)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 LEFT, RIGHT = 100.0, 12.0  # left and right margin of the time axis, in pixels
 ROW, LANE, HOST_ROW, GAPS = 26.0, 22.0, 12.0, 20.0  # heights of rows, in pixels
 LEFT_OF = {"size": 11, "anchor": "end", "faint": True}  # style of a row's label
-NARROW = 5.0  # narrower marks, in pixels, have no outline
+NARROW = 5.0  # smallest width of a mark with an outline, in pixels
 KINDS = {  # text, colour and opacity for each kind of span
     "kernel": ("kernel", THREAD, 0.35),
     "operator": ("operator of ATen", THREAD, 0.35),
@@ -123,7 +123,7 @@ def _assign_lanes(spans: list[Span], touch: float) -> list[list[Span]]:
 def _draw_marks(
     lane: list[Span], scale: float, y: float, high: float, hollow: bool
 ) -> str:
-    """Draw the spans of a lane; those too narrow for an outline are plain."""
+    """Draw the spans of a lane; narrow ones have no outline."""
     out, end = [], -1.0
     for span in lane:
         words, colour, fill = KINDS[span.kind]

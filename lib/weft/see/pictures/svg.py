@@ -5,9 +5,9 @@ the page's own colour; every other colour has one meaning everywhere (weft.base.
 
 The static picture is an <img>. Every front end shows it, even if a notebook is not
 trusted and its scripts and inline SVG are dropped. Where scripts run, the picture's own
-script moves the SVG from the image to a separate shadow root. So nothing clashes with
-the page. Sliders then exchange the contents of <g class="now">, and a button shows the
-picture full screen. Charts of matplotlib use the same output.
+script moves the SVG from the image to a separate shadow root, where it cannot clash
+with the page. Sliders then exchange the contents of <g class="now">, and a button shows
+the picture full screen. Charts of matplotlib use the same output.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ SMALL = 11  # smallest font size in pixels
 FILL = 0.25
 POINTS = 65  # number of points of a curve that are tested for being hidden
 
-LEGIBLE = 9.4  # The smallest text on a narrow page, in pixels of CSS.
+LEGIBLE = 9.4  # smallest height of text on a narrow page, in CSS pixels
 
 
 def num(value: float) -> str:
@@ -193,7 +193,7 @@ def arrow(
 
 
 def behind(path: str, colour: str) -> str:
-    """Draw a curve that passes behind something, faint so that text stays legible."""
+    """Draw the hidden part of a curve, faintly so that text over it stays legible."""
     return (
         f'<path d="{path}" fill="none" stroke="{colour}" '
         f'stroke-opacity=".4" data-behind=""/>'
@@ -245,7 +245,7 @@ def hatch(name: str, colour: str, angle: int) -> str:
     )
 
 
-Mark = Callable[[float, float], str]  # draw a legend's mark at x and y
+Mark = Callable[[float, float], str]  # draws a legend's mark at x and y
 
 
 def legend(
@@ -263,7 +263,7 @@ def legend(
 
 
 def square(**look: Any) -> Mark:
-    """Return the mark of a legend that is a square; look: options of box()."""
+    """Return a square as the mark of a legend; look: options of box()."""
     return partial(box, width=13, height=13, **look)
 
 
@@ -295,7 +295,7 @@ MARKS = {  # the mark and the text for each kind
 
 
 def document(width: float, height: float, body: str, title: str = "") -> str:
-    """Return the whole picture as SVG; it shrinks on a narrower page.
+    """Return the whole picture as an SVG that shrinks on a narrower page.
 
     width: in pixels, at most style.WIDTH. title: the text for screen readers.
     """

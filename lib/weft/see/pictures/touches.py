@@ -76,7 +76,7 @@ def distinct(rows: np.ndarray, **options: Any) -> Any:
     """Return np.unique(rows, axis=0) in a tenth of the time.
 
     Speed matters since an endless loop touches its cells a million times. rows:
-    (n, columns), whole numbers; options: other arguments of np.unique.
+    (n, columns), whole numbers. options: other arguments of np.unique.
     """
     if not len(rows):
         return np.unique(rows, axis=0, **options)

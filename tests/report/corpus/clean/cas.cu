@@ -22,8 +22,8 @@ CASE(atomic_cas_on_a_double) {
     return equal(sum, 1, [=](int) { return want; });
 }
 
-// In shared memory, with a plain read in every round of the loop, and words
-// that contain halves of the data.
+// Work in shared memory, with a plain read in every round of the loop, and with
+// words that contain halves of the data.
 __global__ void largest(const float *x, float *out) {
     __shared__ float most;
     if (threadIdx.x == 0) most = 0;
@@ -50,7 +50,7 @@ CASE(atomic_cas_in_shared_memory) {
     });
 }
 
-// An open hash table, which skips slots that are taken.
+// Insert into an open hash table, which skips occupied slots.
 __global__ void insert(int *table, const int *keys, int size) {
     const int key = keys[blockIdx.x * blockDim.x + threadIdx.x];
     for (int slot = key % size; table[slot] != key; slot = (slot + 1) % size) {

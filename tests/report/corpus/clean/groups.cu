@@ -1,4 +1,4 @@
-/* groups.cu -- cooperative groups, barriers that are objects, named flags. */
+/* groups.cu -- cooperative groups, barrier objects and named flags. */
 #include <cooperative_groups.h>
 #include <cooperative_groups/memcpy_async.h>
 #include <cooperative_groups/reduce.h>
@@ -262,7 +262,7 @@ CASE(two_stages_of_16_bytes) {
     });
 }
 
-/* The last copy is of a tile that no thread needs, which is allowed. */
+/* The last copy loads a tile that no thread needs, which is allowed. */
 __global__ void copy_past_the_end(int *out, const int *x, int tiles) {
     __shared__ __align__(16) int s[2][N];
     const int t = threadIdx.x, at = 4 * t;

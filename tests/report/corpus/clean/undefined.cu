@@ -1,4 +1,4 @@
-/* undefined.cu -- shifts and conversions that have one result everywhere. */
+/* undefined.cu -- shifts and conversions with the same result everywhere. */
 #include <limits.h>
 
 #include "../cases.h"

@@ -174,7 +174,7 @@ __global__ void stored(const __grid_constant__ tensor_map map, int times) {
     __shared__ __align__(128) float box_s[BOX];
     const int t = threadIdx.x;
     for (int i = 0; i < times; i++) {
-        // Here thread 0 must wait, and then a barrier must follow.
+        // Thread 0 must wait here, and a barrier must follow.
         box_s[t] = (float)i; // FAULT: unwaited, box_s
         for (int j = t + N; j < BOX; j += N) box_s[j] = 0; // OTHER
         fence_proxy_async();

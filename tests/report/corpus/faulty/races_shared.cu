@@ -235,7 +235,7 @@ __global__ void variance(float *out, const float *x) {
     const float mean = block_sum(x[threadIdx.x], sums) / N;
     const float d = x[threadIdx.x] - mean;
     out[threadIdx.x] =
-        block_sum(d * d, sums) / N; // its first store comes early
+        block_sum(d * d, sums) / N; // its first store is too early
 }
 CASE(a_block_sum_used_twice) {
     variance<<<1, N>>>(unwritten<float>(N), values<float>(N));

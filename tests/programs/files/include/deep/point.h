@@ -1,4 +1,4 @@
-/* point.h -- read by nvcc, by g++ and by gcc. */
+/* point.h -- a header for nvcc, g++ and gcc. */
 #ifndef POINT_H
 #define POINT_H
 #ifdef __CUDACC__
