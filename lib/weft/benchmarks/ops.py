@@ -5,8 +5,8 @@ python -m weft bench conv2d --sizes 64,256 --rungs reference
 On a GPU, PyTorch's op also competes in compiled form, and CUB's version if there is
 one. Each contender's calls are then in a CUDA graph, so the times exclude what the host
 needs for a launch. If PyTorch's host waits for a number, such as the length of the
-result, a graph cannot contain its calls. Events then time PyTorch, and our rungs leave the
-number on the GPU.
+result, a graph cannot contain its calls. Events then time PyTorch, and our rungs leave
+the number on the GPU.
 
 CUB is NVIDIA's library of such functions. nvcc compiles cub.cu with the headers of its
 toolkit. Without nvcc, no op has CUB's version as a contender.

@@ -19,17 +19,24 @@ the rung's file, with the op's other files, into a library of its own.
 from __future__ import annotations
 
 import functools
-import numpy as np
 import re
-import torch
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
+
+import numpy as np
+import torch
 from matplotlib.axes import Axes
+
 from ..base import style as kit
 from ..base.errors import ArgumentError
+from ..base.paths import KERNELS
 from ..base.style import OPPONENT, READ, SHARED, WRITTEN
-from ..benchmarks import counted, ops as bench_ops, transpose as bench_transpose
+from ..benchmarks import counted
+from ..benchmarks import ops as bench_ops
+from ..benchmarks import transpose as bench_transpose
+from ..benchmarks.counted import count_rung
 from ..benchmarks.plot_bodies import load_elsewhere
 from ..ops.cases import find_op
 from ..ops.check import RungVerdict, require
@@ -39,10 +46,6 @@ from ..timing import hide_times
 from ..timing.results import Row
 from ..timing.timers import bench
 from ..toolchain import build, native
-from pathlib import Path
-from ..base.paths import KERNELS
-from ..benchmarks.counted import count_rung
-
 
 COLOURS = {"copy": READ, "transpose": WRITTEN, "reduce": SHARED}
 COLOURS |= {"softmax": WRITTEN, "layernorm": SHARED, "rmsnorm": SHARED}
