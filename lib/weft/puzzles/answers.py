@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
 from .. import cells as jit
+from ..base import errors
 from ..base.errors import (
     ArgumentError,
     KernelError,
     Mismatch,
     line_of,
-    running_shell,
     shorten,
 )
 from ..base.text import count_things
@@ -277,7 +277,7 @@ def display_refused(puzzle: Puzzle, answer: Any) -> None:
     Only the error matters: if the picture fails, it is dropped. The answer's prints are
     not repeated.
     """
-    if getattr(running_shell(), "kernel", None) is None:
+    if getattr(errors.running_shell(), "kernel", None) is None:
         return  # a terminal cannot show pictures
     from IPython.display import publish_display_data
 

@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from ..base import errors
 from ..base.errors import (
     ArgumentError,
     KernelError,
     Mismatch,
     refuse_unsolved,
-    running_shell,
 )
 from ..base.paths import link_notebook
 from ..check import check
@@ -167,7 +167,7 @@ class Puzzle:
         if language not in ("python", "cuda"):
             raise ArgumentError(f'reset({language!r}): expected "python" or "cuda"')
         text = self.stub if language == "python" else f"%%cuda\n{self.cuda_c_stub}"
-        shell = running_shell()
+        shell = errors.running_shell()
         if shell is None:
             print(text)
         else:
