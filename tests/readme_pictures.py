@@ -17,7 +17,7 @@ import numpy as np  # noqa: E402
 from weft import cuda, show  # noqa: E402
 from weft.base.style import set_ground  # noqa: E402
 from weft.puzzles import GROUPS, load  # noqa: E402
-from weft.puzzles.cloth import weave_gamp  # noqa: E402
+from weft.puzzles.progress import weave_gamp  # noqa: E402
 
 COMMAND = "python tests/readme_pictures.py"
 

@@ -26,11 +26,11 @@ import sys
 from pathlib import Path
 
 from .base.device import limit_threads
-from .base.lazy import make_lazy
+from .base.lazy import find_functions, make_lazy
 
 limit_threads()  # before PyTorch is imported
 
-_CASES = Path(__file__).with_name("ops") / "cases"  # each file defines one op
+_CASES = Path(__file__).with_name("ops") / "cases"  # NAME_cases() belongs to op NAME
 
 # The module of each public name; the first use of the name imports it. Importing
 # PyTorch takes a second, and many commands and the training do not need it.
@@ -49,7 +49,7 @@ __all__ = make_lazy(
         ),
         "toolchain.native": ("reload", "rungs", "set_threads"),
         "pykernel.numba": ("numba_jit",),
-        "ops": [path.stem for path in _CASES.glob("[!_]*.py")] + ["argsort"],
+        "ops": [*find_functions(_CASES, "_cases"), "argsort"],
         "ops.check": ("check_op",),
         "see.pictures.show": ("show",),
         "see.pictures.latency": ("latency",),

@@ -8,8 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from .base.errors import BuildError
-from .base.tracebacks import explain
+from .base.errors import BuildError, explain
 
 # Modules are imported on demand, since `doctor` must run where other commands cannot.
 COMMANDS = {

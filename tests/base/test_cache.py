@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from weft.base import store
-from weft.base.errors import ArgumentError
-from weft.base.tracebacks import defer_interrupts
+from weft.base.errors import ArgumentError, defer_interrupts
 from weft.cells import load_cuda
 from weft.mnist import weights
 

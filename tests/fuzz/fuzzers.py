@@ -23,8 +23,7 @@ from hypothesis.configuration import set_hypothesis_home_dir
 
 from weft import cuda_c, load_cuda, numba_jit, sim, to_cuda
 from weft.base import store
-from weft.base.errors import BuildError
-from weft.base.tracebacks import Short
+from weft.base.errors import BuildError, Short
 from weft.cells import checks
 from weft.csource import signature
 from weft.csource.rewrite import rewrite

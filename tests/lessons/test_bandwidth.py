@@ -10,13 +10,13 @@ from tiers import only
 
 from weft.base.errors import ArgumentError, Mismatch
 from weft.base.paths import KERNELS
+from weft.lessons import bandwidth
 from weft.lessons.bandwidth import (
     copy_rung,
     count_rungs,
     draw_ruler,
     draw_sums,
     list_gpu_rungs,
-    ruler,
     time_ops,
 )
 from weft.see import view
@@ -45,7 +45,7 @@ def test_counted_rows_are_in_the_order_of_the_names():
 
 
 def test_an_op_is_timed_over_the_fastest_copy(monkeypatch):
-    monkeypatch.setattr(ruler, "SECONDS", 0.01)
+    monkeypatch.setattr(bandwidth, "SECONDS", 0.01)
     rows = time_ops(64)
     assert len(rows) == 9 and min(row["us"] for row in rows) > 0
     best = max(row["gbs"] for row in rows if row["op"] == "copy")
@@ -58,7 +58,7 @@ def test_an_op_is_timed_over_the_fastest_copy(monkeypatch):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
-@pytest.mark.parametrize("op", list(ruler.GPU_RUNS))
+@pytest.mark.parametrize("op", list(bandwidth.GPU_RUNS))
 def test_without_a_gpu_the_rows_came_with_the_lab(op):
     rows = list_gpu_rungs(op)
     assert {row["op"] for row in rows} == {"copy", op}
@@ -80,7 +80,7 @@ def test_with_a_gpu_its_own_copies_and_sums_are_timed(monkeypatch):
         return [{"op": op, "gbs": {"copy": 40.0, "reduce": 10.0}[op]}]
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(ruler.bench_ops, "rows", time_rows)
+    monkeypatch.setattr(bandwidth.bench_ops, "rows", time_rows)
     rows = {row["op"]: row for row in list_gpu_rungs("reduce")}
     assert [rows[op]["over_floor"] for op in ("copy", "reduce")] == [1, 4]
     assert not rows["copy"]["elsewhere"]

@@ -18,7 +18,7 @@ from weft.tune import session
 
 # Functions hide the modules of the same names.
 predict = importlib.import_module("weft.lessons.widgets.predict")
-cloth = importlib.import_module("weft.puzzles.cloth")
+cloth = importlib.import_module("weft.puzzles.progress")
 puzzles = importlib.import_module("weft.puzzles.progress")
 MODULES = ((progress, "_solved"), (predict, "_kept"), (puzzles, "_kept"))
 

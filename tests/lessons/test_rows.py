@@ -4,12 +4,12 @@ import pytest
 
 from weft.base.errors import ArgumentError, Mismatch
 from weft.benchmarks import counted
-from weft.lessons.bandwidth import copy_rung, ruler
-from weft.lessons.rows import count_owners, time_softmax
+from weft.lessons import bandwidth
+from weft.lessons.bandwidth import copy_rung, count_owners, time_softmax
 
 
 def test_a_softmax_is_timed_over_the_fastest_copy(monkeypatch):
-    monkeypatch.setattr(ruler, "SECONDS", 0.01)
+    monkeypatch.setattr(bandwidth, "SECONDS", 0.01)
     rows = time_softmax(16, 64)
     assert [row["op"] for row in rows] == ["copy"] * 3 + ["softmax"] * 3
     best = max(row["gbs"] for row in rows[:3])

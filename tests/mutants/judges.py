@@ -14,7 +14,7 @@ import nbformat
 from IPython.core.interactiveshell import InteractiveShell
 
 from weft import puzzles
-from weft.base.tracebacks import Short
+from weft.base.errors import Short
 from weft.check.runners import time_limit
 from weft.lessons import maker as lessons
 from weft.lessons.grading import list_names

@@ -16,7 +16,7 @@ import sys
 import torch
 
 from weft.ops import cases
-from weft.ops.cases import conv2d
+from weft.ops.cases import layers
 from weft.toolchain import build, native
 
 PAGE = mmap.PAGESIZE
@@ -76,7 +76,7 @@ def run_rungs(op: str) -> None:
 
 
 if __name__ == "__main__":
-    conv2d.SIZES += CONV_SIZES
+    layers.CONV_SIZES += CONV_SIZES
     torch.set_num_threads(1)  # threads do not survive a fork
     faulthandler.enable()
     for op in sys.argv[1:]:

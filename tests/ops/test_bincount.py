@@ -10,7 +10,7 @@ from conftest import want_memory
 import weft
 from weft.base.errors import ArgumentError
 from weft.benchmarks import counted
-from weft.ops.cases import cases_file
+from weft.ops.cases import find_op
 from weft.toolchain import native
 
 RUNGS = [rung.name for rung in native.rungs("bincount")]
@@ -85,8 +85,8 @@ def test_what_it_refuses():
 
 @pytest.mark.slow
 def test_ranges_reads_all_numbers_for_each_range(monkeypatch):
-    count, file = 2**17, cases_file("bincount")
-    monkeypatch.setattr(file, "BENCH", replace(file.BENCH, counted={"bins": MANY}))
+    count, op = 2**17, find_op("bincount")
+    monkeypatch.setattr(op, "bench", replace(op.bench, counted={"bins": MANY}))
     rows = {row["rung"]: row for row in counted.rows("bincount", [count])}
     moved = {rung: row["bytes"] / count for rung, row in rows.items()}
     assert moved["global"] == pytest.approx(4 + 32, rel=0.01)

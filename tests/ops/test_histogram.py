@@ -8,7 +8,7 @@ from conftest import want_memory
 import weft
 from weft.base.errors import ArgumentError
 from weft.benchmarks import counted
-from weft.ops.cases import cases_file
+from weft.ops.cases import find_op
 from weft.toolchain import native
 
 RUNGS = [rung.name for rung in native.rungs("histogram")]
@@ -102,7 +102,7 @@ def test_the_last_rung_moves_what_it_must_and_no_lane_waits(count):
 
 def count_rungs(monkeypatch, x: torch.Tensor) -> dict[str, dict]:
     """Return the counted rows of all kernels for these bytes, by rung."""
-    monkeypatch.setattr(cases_file("histogram").OP, "draw", lambda sizes: [x])
+    monkeypatch.setattr(find_op("histogram"), "draw", lambda sizes: [x])
     return {row["rung"]: row for row in counted.rows("histogram", [len(x)])}
 
 

@@ -103,7 +103,7 @@ WRONG = {  # the error's words for declarations and a shape that do not match
         GOOD.replace("float by", "double by"),
         "...",
     ),
-    "its cases file has no shape of {'z'}": (GOOD.replace("*y", "*z"), "..."),
+    "its Op has no shape of {'z'}": (GOOD.replace("*y", "*z"), "..."),
     "weft_scale() takes count, which neither a shape": (GOOD, "n"),
     "weft_scale() takes times, which neither a shape": (
         GOOD.replace("by", "times"),

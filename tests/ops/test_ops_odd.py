@@ -18,7 +18,7 @@ from torch.autograd import forward_ad
 
 import weft
 from weft import ops
-from weft.ops.cases import OPS, cases_file
+from weft.ops.cases import OPS, find_op
 
 # PyTorch itself warns about nested tensors, and about an import of forward_ad.
 pytestmark = pytest.mark.filterwarnings(
@@ -86,7 +86,7 @@ def call_of(op: str) -> Call:
     if op == "matmul":
         args = [torch.randn(4, 6), torch.randn(6, 3)]
         return Call(op, args, torch.matmul, torch.matmul)
-    spec = cases_file(op).OP
+    spec = find_op(op)
     stable = {"conv2d": padded, "batchnorm2d": centred}
     twins = spec.twin, stable.get(op, spec.twin)
     numbers = [lambda *args, twin=twin: first(twin(*args)) for twin in twins]
@@ -347,7 +347,7 @@ def test_sgd_refuses_what_it_cannot_write_to():
 
 
 def test_a_declaration_that_is_new_is_read_after_a_reload(monkeypatch):
-    op = cases_file("relu").OP
+    op = find_op("relu")
     plan = op.plan
     assert op.plan is plan
     monkeypatch.setattr(weft.toolchain.native, "ffi", object())

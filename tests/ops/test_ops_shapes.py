@@ -15,7 +15,7 @@ from conftest import first_kernel
 
 import weft
 from weft import ops
-from weft.ops.cases import OPS, cases_file
+from weft.ops.cases import OPS, find_op
 
 # PyTorch warns about means of empty arrays, and about weights without elements.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -99,7 +99,7 @@ def want_the_same(
 
 def sizes_of(op: str) -> list[str]:
     """List the sizes of an op's arrays, by their names in weft.h."""
-    plan = cases_file(op).OP.plan
+    plan = find_op(op).plan
     names = {dim for i in plan.inputs for dim in i.dims if dim != "..."}
     return sorted(names | ({plan.count} if plan.count else set()))
 
@@ -114,7 +114,7 @@ ZEROS.remove(("cross_entropy", "classes"))
 def test_a_size_of_0_gives_what_pytorch_gives(op, size, first, device):
     torch.manual_seed(0)
     rung = first_kernel(op) if first else None
-    spec = cases_file(op).OP
+    spec = find_op(op)
     want_the_same(op, spec.twin, spec.draw(NUMBERS | {size: 0}), device, rung=rung)
 
 
@@ -148,7 +148,7 @@ def test_empty_numpy_arrays_give_numpy():
 def test_another_number_of_dimensions_is_pytorchs_or_one_line_with_the_shape(op):
     """Test each array with one dimension fewer, one more, and two more."""
     torch.manual_seed(0)
-    spec = cases_file(op).OP
+    spec = find_op(op)
     arguments = spec.draw(NUMBERS)
     arrays = [at for at, x in enumerate(arguments) if isinstance(x, torch.Tensor)]
     for at in arrays:

@@ -8,7 +8,7 @@ from tiers import only
 
 import weft
 from weft.base.errors import ArgumentError
-from weft.ops.cases.softmax import bound_softmax
+from weft.ops.cases.rows import bound_softmax
 from weft.toolchain import native
 
 RUNGS = [rung.name for rung in native.rungs("softmax")]

@@ -24,7 +24,6 @@ from weft.base.store import Kept
 from weft.lessons.progress import progress as course_progress
 from weft.puzzles import table
 from weft.puzzles.catalogue import GROUPS, LESSONS, number_of
-from weft.puzzles.cloth import COLOURS, LINES, cloth, weave, weave_gamp
 from weft.puzzles.lessons import (
     describe_puzzle,
     list_core_puzzles,
@@ -33,18 +32,23 @@ from weft.puzzles.lessons import (
     puzzle_minutes,
 )
 from weft.puzzles.progress import (
+    COLOURS,
+    LINES,
     OPEN,
     SIGNS,
     SOLVED,
     WITHIN,
+    cloth,
     note_solved,
     read_progress,
+    weave,
+    weave_gamp,
 )
 from weft.puzzles.puzzle import _compile_function
 from weft.puzzles.score import CountRow, Score
 
 progress_module = importlib.import_module("weft.puzzles.progress")
-cloth_module = importlib.import_module("weft.puzzles.cloth")
+cloth_module = importlib.import_module("weft.puzzles.progress")
 
 GOOD = Score((CountRow("reads per thread", 1, 1),))
 MORE = Score((CountRow("reads per thread", 2, 1),))

@@ -584,7 +584,7 @@ def test_a_refusal_has_no_traceback_in_a_notebook():
 def published(monkeypatch):
     """Return the data that a notebook displays, in a shell with a kernel."""
     shell = types.SimpleNamespace(kernel=object())
-    monkeypatch.setattr("weft.base.tracebacks.running_shell", lambda: shell)
+    monkeypatch.setattr("weft.base.errors.running_shell", lambda: shell)
     bundles = []
     monkeypatch.setattr("IPython.display.publish_display_data", bundles.append)
     return bundles
@@ -634,9 +634,7 @@ def test_only_wrong_answers_are_drawn(published):
 
 def test_outside_a_notebook_nothing_is_drawn(published, monkeypatch):
     for shell in (None, types.SimpleNamespace()):
-        monkeypatch.setattr(
-            "weft.base.tracebacks.running_shell", lambda shell=shell: shell
-        )
+        monkeypatch.setattr("weft.base.errors.running_shell", lambda shell=shell: shell)
         with pytest.raises(Mismatch):
             puzzles.guards.check(one_too_few)
     assert not published
@@ -659,7 +657,7 @@ def test_a_picture_that_fails_does_not_change_the_error(
 
 
 def test_a_slow_picture_does_not_delay_the_error(published, monkeypatch):
-    monkeypatch.setattr("weft.puzzles.errors.DRAWING", 0.2)
+    monkeypatch.setattr("weft.puzzles.answers.DRAWING", 0.2)
 
     def draws_forever(answer):
         while True:
@@ -701,7 +699,7 @@ def test_reset_prints_the_stub_or_puts_it_into_a_new_cell(capsys, monkeypatch):
         def set_next_input(self, text, replace):
             cells.append((text, replace))
 
-    monkeypatch.setattr("weft.base.tracebacks.running_shell", Shell)
+    monkeypatch.setattr("weft.base.errors.running_shell", Shell)
     puzzles.guards.reset()
     puzzles.guards.reset("cuda")
     in_c = f"%%cuda\n{puzzles.guards.cuda_c_stub}"

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from weft.report import places, raw, symbols
+from weft.report import places, raw
 from weft.report.text import colour_report
 
 # ---- lines and columns ------------------------------------------------------------
@@ -52,10 +52,10 @@ def library(request, tmp_path_factory):
 
 def test_an_offset_has_its_line_column_and_the_calls_it_was_inlined_through(library):
     path, calls = library
-    frames = symbols.find_places(path, [at for at, _ in calls])
-    places = {(kind, frames[at][0].line, frames[at][0].column) for at, kind in calls}
-    assert ("write", 8, 16) in places  # at the = of out[i] = ...
-    assert ("read", 2, 17) in places  # at the [ of x[i + 1]
+    frames = places.find_places(path, [at for at, _ in calls])
+    found = {(kind, frames[at][0].line, frames[at][0].column) for at, kind in calls}
+    assert ("write", 8, 16) in found  # at the = of out[i] = ...
+    assert ("read", 2, 17) in found  # at the [ of x[i + 1]
     (inlined,) = [frames[at] for at, _ in calls if frames[at][0].line == 2]
     assert [frame.line for frame in inlined] == [2, 8]
     assert all(frame.file.endswith("k.cpp") for frame in inlined)
@@ -63,11 +63,11 @@ def test_an_offset_has_its_line_column_and_the_calls_it_was_inlined_through(libr
 
 def test_every_line_is_addr2lines_own(library):
     path, calls = library
-    rows = symbols.line_table(path)
+    rows = places.line_table(path)
     assert rows == sorted(rows, key=lambda row: row[0])
     for at, _ in calls:
         line = [row[1] for row in rows if row[0] <= at][-1]
-        assert line == symbols.find_places(path, [at])[at][0].line
+        assert line == places.find_places(path, [at])[at][0].line
 
 
 @pytest.mark.parametrize(
@@ -76,25 +76,25 @@ def test_every_line_is_addr2lines_own(library):
 def test_a_file_that_is_no_library_has_no_places(tmp_path, content):
     path = tmp_path / "x.so"
     path.write_bytes(content)
-    assert symbols.find_places(str(path), [16]) == {16: []}
-    assert symbols.line_table(str(path)) == []
+    assert places.find_places(str(path), [16]) == {16: []}
+    assert places.line_table(str(path)) == []
 
 
 def test_a_thread_does_not_take_for_unknown_what_another_looks_up(monkeypatch):
     """Otherwise, one of two simultaneous reports would show line 0."""
     begun, go_on = threading.Semaphore(0), threading.Event()
-    frame = symbols.Frame("f", "k.cu", 7)
+    frame = places.Frame("f", "k.cu", 7)
 
     def look_up(path, offsets, known):
         begun.release()
         assert go_on.wait(10)
         return {at: [frame] for at in offsets}
 
-    monkeypatch.setattr(symbols, "_find_frames", look_up)
+    monkeypatch.setattr(places, "_find_frames", look_up)
     with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(symbols.find_places, "/nowhere/k.so", [16])
+        first = pool.submit(places.find_places, "/nowhere/k.so", [16])
         assert begun.acquire(timeout=10)
-        second = pool.submit(symbols.find_places, "/nowhere/k.so", [16])
+        second = pool.submit(places.find_places, "/nowhere/k.so", [16])
         second.add_done_callback(lambda _: begun.release())
         # The other thread is looking up a place, or already has an answer.
         assert begun.acquire(timeout=10)
@@ -188,7 +188,7 @@ def readers(library):
 
 def test_findings_stand_at_the_innermost_line_of_the_readers_own(library, readers):
     path, calls = library
-    at = next(at for at, _ in calls if symbols.find_places(path, [at])[at][0].line == 2)
+    at = next(at for at, _ in calls if places.find_places(path, [at])[at][0].line == 2)
     report = raw.program_report(as_text(path, [fault(at)]), readers, "k.cpp")
     (finding,) = report.findings
     assert (finding.file, finding.line, finding.index) == ("k.cpp", 2, (9,))

@@ -23,14 +23,16 @@ from weft.lessons.bandwidth import draw_ruler, draw_sums
 from weft.report.costs import CostCell
 from weft.report.html import _warm_colour, highlight_text, write_html
 from weft.see import sketches, view
-from weft.see.pictures.chains import draw_windows, play_chain
-from weft.see.pictures.clouds import play_cloud
-from weft.see.pictures.online import play_online, play_passes
-from weft.see.pictures.owners import draw_owners
-from weft.see.pictures.queues import play_queues
 from weft.see.pictures.rounds import play_tree
-from weft.see.pictures.scans import draw_compaction, play_scans
-from weft.see.pictures.widths import draw_widths
+from weft.see.pictures.rows import draw_owners, play_online, play_passes
+from weft.see.pictures.scans import (
+    draw_compaction,
+    draw_windows,
+    play_chain,
+    play_scans,
+)
+from weft.see.pictures.values import play_cloud
+from weft.see.pictures.warps import draw_widths, play_queues
 from weft.see.timeline import HOST, KERNEL, TO_DEVICE, TO_HOST, Span, Timeline
 
 BLACK = (0, 0, 0)

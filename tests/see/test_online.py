@@ -8,8 +8,7 @@ import pytest
 
 from weft.base.errors import ArgumentError
 from weft.base.style import THREAD
-from weft.see.pictures.online import play_online, play_passes
-from weft.see.pictures.owners import draw_owners
+from weft.see.pictures.rows import draw_owners, play_online, play_passes
 
 NUMBERS = [1, 3, 2, 5]
 

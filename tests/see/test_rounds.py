@@ -8,7 +8,7 @@ import pytest
 
 from weft.base.errors import ArgumentError
 from weft.see.pictures.rounds import list_halves, play_rounds, play_tree
-from weft.see.pictures.widths import WIDTHS, draw_widths
+from weft.see.pictures.warps import WIDTHS, draw_widths
 
 NUMBERS = [3, 1, 7, 0, 4, 1, 6, 3]
 

@@ -6,21 +6,19 @@ import numpy as np
 import pytest
 
 from weft.base.errors import ArgumentError
-from weft.see.pictures import chains
-from weft.see.pictures.chains import (
+from weft.see.pictures import scans
+from weft.see.pictures.rounds import compute_rows
+from weft.see.pictures.scans import (
     FINAL,
     PARTIAL,
     count_windows,
-    draw_windows,
-    play_chain,
-    run_blocks,
-)
-from weft.see.pictures.rounds import compute_rows
-from weft.see.pictures.scans import (
     draw_compaction,
+    draw_windows,
     list_brent_kung,
     list_kogge_stone,
+    play_chain,
     play_scans,
+    run_blocks,
 )
 
 NUMBERS = [3, 1, 7, 0, 4, 1, 6, 3]
@@ -137,10 +135,10 @@ def test_the_player_hangs_in_reverse_order_without_tickets():
 
 def test_windows_are_longer_if_more_blocks_run():
     lengths = {slots: count_windows(slots) for slots in (2, 32)}
-    assert all(sum(one.values()) == 100 * chains.MANY for one in lengths.values())
+    assert all(sum(one.values()) == 100 * scans.MANY for one in lengths.values())
     assert max(lengths[2]) == 2 < max(lengths[32])
     drawing = draw_windows()
     shares = [t for t in read_texts(drawing.svg((0,))) if t.endswith("%")]
     assert len(shares) == 2
     assert sum(float(t[:-1]) for t in shares) == pytest.approx(100)
-    assert drawing.account.count("flags on average") == len(chains.RESIDENT)
+    assert drawing.account.count("flags on average") == len(scans.RESIDENT)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from weft.base.errors import ArgumentError
-from weft.see.pictures.clouds import MANY, count_unordered, play_cloud
-from weft.see.pictures.queues import list_queues, play_queues
+from weft.see.pictures.values import MANY, count_unordered, play_cloud
+from weft.see.pictures.warps import list_queues, play_queues
 
 NOISE, DIGIT = list(range(32)), [0] * 24 + [7] * 8
 

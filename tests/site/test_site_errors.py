@@ -9,8 +9,8 @@ from parts import examples, refusals
 from parts.findings import FINDINGS
 
 import weft
+from weft.base.errors import explain
 from weft.base.paths import ROOT, SITE
-from weft.base.tracebacks import explain
 from weft.report.cures import KINDS
 from weft.report.html import link_entry
 from weft.report.model import Finding, Report

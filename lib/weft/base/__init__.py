@@ -7,8 +7,8 @@ arrays      arrays between guard zones, poison, comparisons
 store       files: the user's cache, permanent records, atomic writes
 style       colours, size and axes of every chart
 text        values and numbers in messages and sentences
-errors      errors that a reader may catch
+errors      errors that a reader may catch, and tracebacks that end at the reader's
+            line, in IPython; delays of Ctrl-C
 progress    the line that shows long work
 lazy        packages that import a public name on first use
-tracebacks  tracebacks that end at the reader's line, in IPython; delays of Ctrl-C
 """

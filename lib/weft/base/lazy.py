@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -48,6 +50,20 @@ def make_lazy(package: str, homes: Mapping[str, Sequence[str]]) -> list[str]:
     vars(module)["_home"] = names
     module.__class__ = Lazy
     return sorted(names)
+
+
+def find_functions(package: Path, ending: str) -> dict[str, str]:
+    """Find public functions, NAME + ending, in a folder's modules, without an import.
+
+    Return the module of each function by NAME, in alphabetical order.
+    """
+    pattern = re.compile(rf"^def ([a-z]\w*){ending}\(", re.M)
+    found = {
+        name: path.stem
+        for path in package.glob("[!_]*.py")
+        for name in pattern.findall(path.read_text(encoding="utf-8"))
+    }
+    return dict(sorted(found.items()))
 
 
 def callable_as(module: str, name: str, home: str) -> None:

@@ -21,8 +21,8 @@ import threading
 import time
 from typing import Any, TextIO
 
+from .errors import running_shell
 from .text import write_thousands
-from .tracebacks import running_shell
 
 PAUSE = 0.2  # minimum seconds between two changes of the line
 PATIENCE = 1.0  # the delay for work that is usually brief, in seconds

@@ -37,7 +37,7 @@ from typing import Any
 
 import platformdirs
 
-from .tracebacks import Short, defer_interrupts
+from .errors import Short, defer_interrupts
 
 PART = "libweft_part_"  # name prefix of unfinished files; see `make clean`
 LEFT = 86400.0  # age in seconds at which an unfinished file counts as abandoned

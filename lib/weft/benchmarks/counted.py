@@ -18,7 +18,7 @@ import torch
 from ..base.errors import ArgumentError, Mismatch
 from ..base.progress import PATIENCE, Progress
 from ..cells.cpu.launch import open_runtime
-from ..ops.cases import cases_file
+from ..ops.cases import find_op
 from ..ops.check import check_rung
 from ..ops.op import Op
 from ..report.costs import CostPlace, Sums
@@ -47,7 +47,7 @@ def rows(
     """
     if op not in PROBLEMS:
         raise ArgumentError(f"--counted: {op} is not one of {', '.join(PROBLEMS)}")
-    spec, bench = cases_file(op).OP, cases_file(op).BENCH
+    spec = find_op(op)
     plain, watched = native.library(op, "cpu"), load_watched_library(op)
     selection = [plain.rung(name) for name in rungs] or _list_simulated(plain)
     for rung in selection:
@@ -56,7 +56,9 @@ def rows(
                 f"--counted: {op} '{rung.name}' is not CUDA C that runs on the CPU"
             )
     results = []
-    problems = [bench.sizes_for(size, True) for size in sizes or bench.usual[:1]]
+    problems = [
+        spec.bench.sizes_for(size, True) for size in sizes or spec.bench.usual[:1]
+    ]
     steps = len(selection) * len(problems)
     with Progress(f"counting {op}", steps, "rungs", delay=PATIENCE) as job:
         for problem in problems:

@@ -2,20 +2,25 @@
 
 python -m weft bench conv2d --sizes 64,256 --rungs reference
 
-On a GPU, PyTorch's op also competes in compiled form, and so does CUB's version if
-there is one. Each contender's calls are then in a CUDA graph, so the times exclude the
-host's cost of a launch. If PyTorch's host waits for a number, such as the length of the
+On a GPU, PyTorch's op also competes in compiled form, and CUB's version if there is
+one. Each contender's calls are then in a CUDA graph, so the times exclude what the host
+needs for a launch. If PyTorch's host waits for a number, such as the length of the
 result, a graph cannot contain its calls. Events then time PyTorch, and our rungs leave
 the number on the GPU.
+
+CUB is NVIDIA's library of such functions. nvcc compiles cub.cu with the headers of its
+toolkit. Without nvcc, no op has CUB's version as a contender.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,12 +28,12 @@ import torch
 
 from ..base.progress import PATIENCE, Progress
 from ..mnist.twin import precision
-from ..ops.cases import OPS, cases_file
+from ..ops.cases import OPS, find_op
 from ..ops.check import check_rung
 from ..timing import device_name, time_call
 from ..timing.race import Contender, race
-from ..toolchain import native
-from . import cub
+from ..toolchain import build, native
+from ..toolchain.tools import nvcc
 
 SLOWEST = 1.0  # seconds of timing after which a slow rung gets no more samples
 BESIDE = "copy of the first input"  # name of the contender that _make_copy() returns
@@ -195,8 +200,8 @@ def _compare(gbs: float, copy: float) -> dict[str, float]:
 
 
 def _make_copy(problem: SizedProblem) -> Contender:
-    """Return a contender that copies the first input, or as many bytes."""
-    copy, x = cases_file("copy").OP.function(), problem.inputs[0]
+    """Return the copy of the first input, or of as many bytes, as a contender."""
+    copy, x = find_op("copy").function(), problem.inputs[0]
     if x.dtype != torch.float32:
         x = torch.ones(-(-x.nbytes // 4), device=x.device)
     return Contender(call=partial(copy, x))
@@ -270,8 +275,9 @@ def _take_first(y: torch.Tensor | tuple[torch.Tensor, ...]) -> torch.Tensor:
 
 
 def _load_problem(op: str, size: int, device: torch.device) -> SizedProblem:
-    """Return the problem of the given size from the op's cases file."""
-    spec, bench = cases_file(op).OP, cases_file(op).BENCH
+    """Return the problem of the given size, from the op's Bench."""
+    spec = find_op(op)
+    bench = spec.bench
     sizes = bench.sizes_for(size, on_gpu=device.type == "cuda")
     inputs = spec.draw(sizes, device)
     arrays = [x for x in inputs if isinstance(x, torch.Tensor)]
@@ -293,7 +299,7 @@ def _load_problem(op: str, size: int, device: torch.device) -> SizedProblem:
             name: lambda *arrays, call=call: call(*arrays, *options)
             for name, call in bench.numpy.items()
         },
-        cub.make_call(op, arrays, sizes.get("threshold", 0.0))
+        make_cub_call(op, arrays, sizes.get("threshold", 0.0))
         if arrays[0].is_cuda
         else None,
     )
@@ -301,7 +307,73 @@ def _load_problem(op: str, size: int, device: torch.device) -> SizedProblem:
 
 # For each op: the function that makes a problem of a given size, and the usual sizes.
 PROBLEMS: dict[str, tuple[Callable[..., SizedProblem], Sequence[int]]] = {
-    op: (partial(_load_problem, op), cases_file(op).BENCH.usual)
+    op: (partial(_load_problem, op), spec.bench.usual)
     for op in OPS
-    if hasattr(cases_file(op), "BENCH")
+    if (spec := find_op(op)) and spec.bench
 }
+
+
+# ---- CUB -----------------------------------------------------------------------------
+
+CUB_SOURCE = Path(__file__).with_name("cub.cu")
+# What each function writes for an input x: a function that allocates its outputs.
+_CUB_OUTPUTS: Mapping[str, Callable[[torch.Tensor], Sequence[torch.Tensor]]] = {
+    "reduce": lambda x: [x.new_empty(1)],
+    "scan": lambda x: [torch.empty_like(x)],
+    "compact": lambda x: [torch.empty_like(x), x.new_empty(1, dtype=torch.int64)],
+    "histogram": lambda x: [x.new_empty(256, dtype=torch.int32)],
+    "sort": lambda x: [torch.empty_like(x)],
+}
+
+
+class _CubCall(ctypes.Structure):
+    """struct cub_call of cub.cu."""
+
+    _fields_ = [
+        *(("temporary", ctypes.c_void_p), ("outputs", ctypes.c_void_p * 2)),
+        *(("inputs", ctypes.c_void_p * 2), ("count", ctypes.c_int64)),
+        *(("threshold", ctypes.c_float), ("stream", ctypes.c_void_p)),
+    ]
+
+
+def make_cub_call(
+    op: str, inputs: Sequence[torch.Tensor], threshold: float = 0.0
+) -> Callable[[], torch.Tensor] | None:
+    """Return a function that runs CUB's version of `op` on these CUDA tensors.
+
+    It returns the first output, which has the length of the input for "compact". All
+    calls share their temporary memory. The result is None if CUB has no such function,
+    or if there is no nvcc. Raises RuntimeError if CUB reports an error.
+    """
+    if op not in _CUB_OUTPUTS or nvcc() is None:
+        return None
+    kind = f"_{inputs[0].dtype}".replace("torch.", "") if op == "sort" else ""
+    function = getattr(_open_cub(), f"bench_cub_{op}{kind}")
+    call = _CubCall(count=inputs[0].numel(), threshold=threshold)
+    call.inputs[: len(inputs)] = [x.data_ptr() for x in inputs]
+    size = ctypes.c_size_t()
+    _run_cub(function, call, size)
+    temporary = inputs[0].new_empty(max(1, size.value), dtype=torch.uint8)
+    call.temporary = temporary.data_ptr()
+
+    def run() -> torch.Tensor:
+        outputs = _CUB_OUTPUTS[op](inputs[0])
+        call.outputs[: len(outputs)] = [y.data_ptr() for y in outputs]
+        call.stream = torch.cuda.current_stream(temporary.device).cuda_stream
+        _run_cub(function, call, size)
+        return outputs[0]
+
+    return run
+
+
+def _run_cub(
+    function: Callable[..., int], call: _CubCall, size: ctypes.c_size_t
+) -> None:
+    if status := function(ctypes.byref(call), ctypes.byref(size)):
+        raise RuntimeError(f"CUB: CUDA error {status}")
+
+
+@functools.cache
+def _open_cub() -> ctypes.CDLL:
+    flavour = build.Flavour.here("cuda")
+    return ctypes.CDLL(str(build.library_of("bench_cub", [CUB_SOURCE], flavour)))

@@ -21,11 +21,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..base.arrays import Guarded, compare
-from ..base.errors import ArgumentError, KernelFault, Mismatch
+from ..base.errors import ArgumentError, KernelFault, Mismatch, message_first
 from ..base.progress import PATIENCE, Progress
 from ..base.style import FAINT, SHARED, write_colour
 from ..base.text import count_things
-from ..base.tracebacks import message_first
 from ..cells import OrderDependence
 from . import plan
 from .cases import Case, Sizes, spoken_of

@@ -81,11 +81,11 @@ def _measure(args: argparse.Namespace) -> tuple[Any, list[dict[str, Any]], Any, 
     """Return the benchmark's module, its rows, the columns to print, and a note."""
     # Imported lazily, since these modules import PyTorch.
     from ..benchmarks import counted, ops
-    from ..ops.cases import cases_file
+    from ..ops.cases import find_op
 
     if args.counted:
         rows = counted.rows(args.what, *_list_choices(args))
-        columns = ["rung", cases_file(args.what).BENCH.size, *counted.COUNTS]
+        columns = ["rung", find_op(args.what).bench.size, *counted.COUNTS]
         return counted, rows, columns, counted.NOTE
     if args.what not in BENCHMARKS:
         rows = ops.rows(args.what, args.device, *_list_choices(args))

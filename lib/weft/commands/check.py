@@ -8,8 +8,7 @@ from typing import Any
 
 import torch
 
-from ..base.errors import ArgumentError, Mismatch
-from ..base.tracebacks import link_entry
+from ..base.errors import ArgumentError, Mismatch, link_entry
 from ..benchmarks import sanitizer
 from ..ops.cases import OPS
 from ..ops.check import RungVerdict, check_rung

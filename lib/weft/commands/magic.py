@@ -23,8 +23,8 @@ from typing import Any
 
 import torch
 
-from ..base import store, tracebacks
-from ..base.errors import BuildError, KernelError
+from ..base import errors, store
+from ..base.errors import BuildError, KernelError, explain
 from ..base.paths import ROOT
 from ..cells import ArgumentError, load_cuda
 from ..cells import headers as headers_module
@@ -78,7 +78,7 @@ def _short_errors() -> Iterator[None]:
     try:
         yield
     except (BuildError, KernelError) as error:
-        text = "\n".join([str(error), *tracebacks.explain(error)])
+        text = "\n".join([str(error), *explain(error)])
         lines = diagnostics_module.colour_red(text).splitlines()
         error._render_traceback_ = lambda: lines  # type: ignore[union-attr]
         raise
@@ -137,7 +137,7 @@ def cuda(line: str, cell: str) -> None:
     """
     from IPython.display import display  # only notebooks need IPython
 
-    shell = tracebacks.running_shell()
+    shell = errors.running_shell()
     options = _parse_arguments(line)
     if options.help:
         print(inspect.cleandoc(cuda.__doc__ or ""))
@@ -222,7 +222,7 @@ def save(where: str, cell: str) -> Path:
 
 def register(shell: Any = None) -> None:
     """Register the magics in an IPython session, if there is one."""
-    shell = shell or tracebacks.running_shell()
+    shell = shell or errors.running_shell()
     if shell is None:
         return
     shell.register_magic_function(cuda, "cell", "cuda")

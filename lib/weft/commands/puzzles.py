@@ -20,8 +20,7 @@ import numpy as np
 
 from .. import cuda
 from ..base import store
-from ..base.errors import ArgumentError, Mismatch
-from ..base.tracebacks import link_entry
+from ..base.errors import ArgumentError, Mismatch, link_entry
 from ..cells import load_cuda
 from ..check.cases import divide_up
 from ..lessons.grading import SOLVED, UNSOLVED, WRONG

@@ -14,8 +14,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from ..base.errors import BuildError
-from ..base.tracebacks import explain
+from ..base.errors import BuildError, explain
 from . import scanner
 from .preprocess import original_column
 

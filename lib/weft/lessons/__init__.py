@@ -9,7 +9,7 @@ exercises   the check below an exercise, and matrices to multiply
 grading     grades a submitted lesson, writes a lesson as an assignment for nbgrader,
             and lists the names that a cell assigns and uses
 race_rows   lesson 15b: reads, prints and draws measured training steps
-rows        lesson 09b: softmaxes of rows, timed and counted
+bandwidth   bytes and times over the floor, and sums (lessons 09a to 09d)
 ladder/     the steps from rung to rung of matmul
 widgets/    live pictures: paint, a canvas, a guess beside its answer
 """

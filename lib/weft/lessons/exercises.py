@@ -23,8 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.errors import refuse_unsolved
-from ..base.tracebacks import message_first
+from ..base.errors import message_first, refuse_unsolved
 from ..cells.cpu import watched
 from ..cells.module import Kernel
 from ..cells.trial import rehearsals

@@ -13,22 +13,21 @@ Bad input raises weft.ArgumentError (a ValueError) whose message contains the nu
 
     op, plan     a Python function with gradients, made from an op's description and
                  from the launchers that kernels/weft.h declares
-    cases/       a file per op: its twin in PyTorch, shapes, cases to check, and error
-                 bounds against float64
+    cases/       a section per op: its twin in PyTorch, shapes, cases to check, and
+                 error bounds against float64
     products     matmul()
-    orders       argsort()
     calls        code shared by all ops: arrays in, calls of C, arrays out
     check        checks of every rung against float64, with poisoned outputs, and of
                  backward passes against finite differences; only checked rungs are
                  timed
 """
 
-from .cases import OPS, cases_file
-from .orders import argsort as argsort
+from .cases import OPS, find_op
+from .cases.orders import argsort as argsort
 from .products import matmul as matmul
 
-__all__ = [*OPS, "argsort"]  # each op is a file in cases/
+__all__ = [*OPS, "argsort"]  # cases/ has a section for each op
 
 for _op in OPS:
-    if _found := getattr(cases_file(_op), "OP", None):
+    if _found := find_op(_op):
         globals()[_op] = _found.function()

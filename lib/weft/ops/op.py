@@ -1,6 +1,6 @@
 """An op in Python: its twin in PyTorch, its arrays' shapes, and weft.h's declarations.
 
-A file of cases/ makes an Op from the twin and the shapes. The Python function, its
+A module of cases/ makes an Op from the twin and the shapes. The Python function, its
 gradients, the calls of its cases, and the arguments for benchmarks follow from the
 declarations.
 """
@@ -68,7 +68,7 @@ class Bench:
 
 
 class Op:
-    """An op as its cases file describes it.
+    """An op as a module of cases/ describes it.
 
     twin: the op in PyTorch. The Python function has its name, parameters and docstring.
     An array whose default is None may be omitted.
@@ -91,6 +91,7 @@ class Op:
     returns the first output alone. words: outputs, each with an input of the same
     dtype. Both are int32_t in weft.h and may be int32, uint32 or float32 (WORDS in
     plan.py); weft.h's number `kind` is the index of the first input's dtype there.
+    bench: the sizes for timing; benchmarks omit an op without them.
     """
 
     def __init__(
@@ -106,6 +107,7 @@ class Op:
         drawn: Mapping[str, str] | None = None,
         results: Sequence[str] = (),
         words: Mapping[str, str] | None = None,
+        bench: Bench | None = None,
     ):
         self.name, self.twin = twin.__name__, twin
         texts = shapes.items()
@@ -115,7 +117,7 @@ class Op:
         self.skipped, self.below, self.only = skipped, below or {}, only or {}
         self.extra, self.length, self.floor = extra or {}, length, floor
         self.drawn = {**self.below, **(drawn or {})}
-        self.results, self.words = results, words or {}
+        self.results, self.words, self.bench = results, words or {}, bench
         self.omitted = {*self.extra, *self.extra.values()}
         self.parameters = inspect.signature(twin).parameters
         self._plan: tuple[Any, CallPlan | None] = None, None

@@ -180,7 +180,7 @@ class CallPlan:
         if found is None:
             raise ArgumentError(f"weft.h declares no weft_{op.name}()")
         if missing := found.dtypes.keys() - op.shapes.keys():
-            raise ArgumentError(f"{op.name}: its cases file has no shape of {missing}")
+            raise ArgumentError(f"{op.name}: its Op has no shape of {missing}")
         self.launcher = found
         self.backward = read_launcher(f"weft_{op.name}_backward")
         self.inputs = self._read_inputs(parameters)

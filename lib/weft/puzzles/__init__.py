@@ -16,13 +16,10 @@ puzzles, and each is one of its attributes.
     puzzle, answers       the definition of a puzzle, and the answers that it accepts
     catalogue             the list of puzzles, and their stubs
     lessons               a group as cells of a notebook; lessons and their minutes
-    errors                the display of an answer in a notebook, right or wrong
     instance, goal        the sizes of cases, the drawn case, and its picture
     answered              the picture of an answer and of its results
     score, counts         the cost of an answer against the best known; limits
     progress, table       the record of solved puzzles, and its display by lesson
-    cloth                 the cloth that is shown for a solved puzzle
-    example               a puzzle that shows how puzzles work
     threads, grids, tiles, counting, sums, memory,        the puzzles
     execution, bandwidth, rows, scan, sort
 """
@@ -42,7 +39,7 @@ from .puzzle import Puzzle
 
 def _example() -> Puzzle:
     """Load the example puzzle, which is in no group and shows how puzzles work."""
-    return importlib.import_module(".example", __name__).puzzle
+    return importlib.import_module(".threads", __name__).EXAMPLE
 
 
 class _Collection(ModuleType):

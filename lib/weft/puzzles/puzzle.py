@@ -12,30 +12,38 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..base import tracebacks
-from ..base.errors import ArgumentError, KernelError, Mismatch, refuse_unsolved
+from ..base import errors
+from ..base.errors import (
+    ArgumentError,
+    KernelError,
+    Mismatch,
+    refuse_unsolved,
+)
 from ..base.paths import link_notebook
 from ..check import check
 from ..check.cases import size_list, spoken_of
 from ..pykernel.to_cuda import to_cuda
 from ..report.html import highlight_text, with_code
 from .answered import show
-from .answers import PuzzleAnswer, as_declared, is_same_code, is_stub, parse_answer
-from .catalogue import GROUPS, LESSONS, make_stub, number_of, remove_marks
-from .cloth import cloth
-from .counts import names_known
-from .errors import (
+from .answers import (
     ProgramText,
+    PuzzleAnswer,
     Solved,
+    as_declared,
     display_refused,
     explain_stop,
     few_prints,
     is_inside,
+    is_same_code,
+    is_stub,
+    parse_answer,
     short_errors,
 )
+from .catalogue import GROUPS, LESSONS, make_stub, number_of, remove_marks
+from .counts import names_known
 from .goal import draw_goal
+from .progress import cloth, read_progress
 from .progress import note_solved as remember
-from .progress import read_progress
 from .score import score
 
 if TYPE_CHECKING:
@@ -159,7 +167,7 @@ class Puzzle:
         if language not in ("python", "cuda"):
             raise ArgumentError(f'reset({language!r}): expected "python" or "cuda"')
         text = self.stub if language == "python" else f"%%cuda\n{self.cuda_c_stub}"
-        shell = tracebacks.running_shell()
+        shell = errors.running_shell()
         if shell is None:
             print(text)
         else:

@@ -5,12 +5,12 @@ the definitions of Nsight Compute (ncu). Each counter's documentation gives ncu'
 
     model        defines reports of launches and of whole programs, and findings
     cures        defines the kinds of findings, and the usual cure for each
-    places       finds lines, indices, and the column where an access begins
+    places       finds lines, indices, the column where an access begins, and the
+                 line of an offset in a library
     costs        sums the cost of a launch by place in the source, line and array
     turns        finds loops, and the loop turns in which a race's accesses happened
     text, html   write a report for a terminal, for a page, and below a cell
     raw          converts the watch build's JSON to reports on the reader's lines
-    symbols      maps an offset in a library to a line of the source
 """
 
 from .costs import CostPlace, Counters, Line, Sums

@@ -17,9 +17,9 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from ..base import style
+from ..base.errors import running_shell, write_address
 from ..base.style import FAULT, SHARED, WRITTEN, write_colour
 from ..base.text import round_number, write_thousands
-from ..base.tracebacks import running_shell, write_address
 from .costs import (
     COLUMNS,
     HOT,

@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ..base.errors import Mismatch
-from ..base.tracebacks import running_shell
+from ..base.errors import Mismatch, running_shell
 from ..csource.diagnostics import CELL
 from . import html, text
 from .costs import Counters, list_remarks

@@ -1,7 +1,7 @@
 """Convert the watch build's JSON to reports on the reader's lines.
 
-kernels/simt/watch/simt_check.h documents the JSON. The JSON gives places as offsets in
-libraries, which symbols.py maps to lines. The mapping takes a few milliseconds, so it
+kernels/simt/watch/simt_check.h documents the JSON. It gives places as offsets in
+libraries, which places.py maps to lines. The mapping takes a few milliseconds, so it
 runs only when a report is viewed.
 """
 
@@ -18,15 +18,17 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..base.paths import COMMON, KERNELS, SIMT
-from . import symbols
 from .costs import CostPlace, Counters
 from .cures import IN_PLACE, UPDATE, guard, in_c, of_one_warp
 from .model import Finding, Listing, ProgramReport, Report
 from .places import (
+    Frame,
     Index,
     find_column,
     find_element,
     find_line,
+    find_places,
+    list_following,
     one_statement,
     one_way,
     only_array,
@@ -159,7 +161,7 @@ class _Raw:
         self._frames = self._look_up_frames()
         self._texts: dict[str, list[Listing]] = {}
 
-    def _look_up_frames(self) -> dict[tuple[int, int], list[symbols.Frame]]:
+    def _look_up_frames(self) -> dict[tuple[int, int], list[Frame]]:
         sites = [f.get(key) for f in self.raw["findings"] for key in _PLACES]
         for kernel in self.raw["kernels"]:
             entries = (*kernel.get("sites", ()), *kernel.get("steps", ()))
@@ -169,7 +171,7 @@ class _Raw:
             offsets_of.setdefault(module, set()).add(offset)
         frames = {}
         for module, offsets in offsets_of.items():
-            places = symbols.find_places(self.raw["modules"][module], offsets)
+            places = find_places(self.raw["modules"][module], offsets)
             frames |= {(module, offset): found for offset, found in places.items()}
         return frames
 
@@ -381,8 +383,8 @@ class _Raw:
     def _first(self, module: int, start: int, end: int) -> _Where:
         """Return the reader's first place between two offsets."""
         path = self.raw["modules"][module]
-        offsets = symbols.list_following(path, start, end)
-        for at, frames in symbols.find_places(path, offsets).items():
+        offsets = list_following(path, start, end)
+        for at, frames in find_places(path, offsets).items():
             self._frames[module, at] = frames
         places = (self.where((module, at)) for at in offsets)
         return next((place for place in places if place.line), _Where())

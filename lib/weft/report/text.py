@@ -9,8 +9,8 @@ import os
 import re
 from typing import TYPE_CHECKING
 
+from ..base.errors import write_address
 from ..base.text import count_things
-from ..base.tracebacks import write_address
 from .costs import (
     HOT,
     CostCell,

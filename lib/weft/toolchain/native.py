@@ -21,8 +21,13 @@ from typing import TYPE_CHECKING, Any
 from cffi import FFI
 
 from ..base import device
-from ..base.errors import ArgumentError, DeviceLost, KernelError, OutOfMemory
-from ..base.tracebacks import running_shell
+from ..base.errors import (
+    ArgumentError,
+    DeviceLost,
+    KernelError,
+    OutOfMemory,
+    running_shell,
+)
 from . import build
 
 if TYPE_CHECKING:

@@ -28,9 +28,8 @@ from typing import Any
 
 from ..base import device
 from ..base.device import count_cores
-from ..base.errors import BuildError
+from ..base.errors import BuildError, defer_interrupts
 from ..base.paths import ROOT
-from ..base.tracebacks import defer_interrupts
 
 LIMIT = 600.0  # seconds for a compiler; the lab's slowest source takes 15
 _DISK_FULL = "No space left on device", "Disk quota exceeded", "File too large"

@@ -30,8 +30,8 @@ from ...csource import diagnostics, scanner, signature
 from ...csource import rewrite as rewriter
 from ...csource.diagnostics import CompileError, Diagnostic
 from ...csource.signature import Param
-from ...report import symbols
 from ...report.model import CellSource
+from ...report.places import note_alias
 from ...toolchain import build, keys, tools
 from .. import stored, variables
 from ..headers import CPU_HEADERS, MACRO_LINES, follow_includes, std_headers
@@ -338,7 +338,7 @@ def _open(path: Path, inputs: _LibraryInputs) -> Any:
         with tempfile.NamedTemporaryFile(suffix=".so", dir=path.parent) as copy:
             shutil.copyfileobj(path.open("rb"), copy)
             copy.flush()
-            symbols.note_alias(copy.name, str(path))
+            note_alias(copy.name, str(path))
             return _open_library(Path(copy.name), inputs)
     if path not in _opened:
         _opened[path] = _open_library(path, inputs)

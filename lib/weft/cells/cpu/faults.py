@@ -25,13 +25,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...base.errors import KernelFault
-from ...base.tracebacks import Short
+from ...base.errors import KernelFault, Short
 from ...csource import scanner
 from ...csource.diagnostics import CELL, Diagnostic, diagnose
 from ...csource.signature import Param
-from ...report import symbols
 from ...report.model import Finding
+from ...report.places import read_section
 from ...toolchain import build
 from ..arguments import Array
 from ..structs import CScalar
@@ -208,8 +207,8 @@ _HOST = frozenset(_NAMES.split())
 
 def list_called(library: bytes) -> list[str]:
     """List the host functions that a shared library calls."""
-    strings = symbols.read_section(library, b".dynstr")
-    table = symbols.read_section(library, b".dynsym")
+    strings = read_section(library, b".dynstr")
+    table = read_section(library, b".dynsym")
     names = set()
     # Each entry is an Elf64_Sym.
     for start, _, _, section, _, _ in struct.iter_unpack("<IBBHQQ", table):

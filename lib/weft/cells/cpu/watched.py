@@ -18,8 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...base.errors import KernelFault
-from ...base.tracebacks import running_shell
+from ...base.errors import KernelFault, running_shell
 from ...report import raw
 from ...report.html import show
 from ...report.model import CellSource, Finding, Report

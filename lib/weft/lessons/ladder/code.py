@@ -17,7 +17,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from ...base.errors import ArgumentError
+from ...base.errors import ArgumentError, running_shell
 from ...base.paths import KERNELS
 from ...base.style import (
     FAULT,
@@ -30,7 +30,6 @@ from ...base.style import (
     fade_colour,
 )
 from ...base.text import count_things
-from ...base.tracebacks import running_shell
 from ...report.html import colour_text, highlight_text
 from ...see.pictures.svg import FILL, Drawing, box, label, remark
 

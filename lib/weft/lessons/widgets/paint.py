@@ -31,9 +31,8 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
-from ...base.errors import ArgumentError
+from ...base.errors import ArgumentError, running_shell
 from ...base.style import INK, style
-from ...base.tracebacks import running_shell
 from ...cells.module import Kernel, Launch
 from ...cells.trial import rehearse
 from ...timing import CoreWait, Timing, summarize

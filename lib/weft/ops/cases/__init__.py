@@ -7,9 +7,18 @@ order, with or without fused multiply-adds (Higham, Accuracy and Stability of Nu
 Algorithms, 2nd ed., section 3.1; 1.01 covers the higher orders for k u < 0.01). The
 bound is tight enough to detect that TF32 was left on.
 
-Each op's file <op>.py contains its twin in PyTorch and its shapes (OP), and the sizes
-to time (BENCH). Its cases(generator) yields inputs, float64 answers and bounds. The
-Python function of matmul is in products.py.
+A module describes the ops of one family:
+
+    layers    conv2d, maxpool2d, relu, linear, batchnorm2d, cross_entropy, sgd
+    rows      softmax, layernorm, rmsnorm
+    streams   copy, transpose, reduce
+    scans     scan, compact
+    counts    histogram, bincount
+    orders    sort, topk, and the function argsort()
+    matmul    matmul, whose Python function is in ops/products.py
+
+Any module may describe an op `name`. NAME is its Op: the twin in PyTorch, its shapes,
+and the sizes to time. name_cases(generator) yields inputs, float64 answers and bounds.
 """
 
 from __future__ import annotations
@@ -23,6 +32,8 @@ from types import ModuleType
 from typing import Any
 
 import torch
+
+from ...base.lazy import find_functions
 
 U = 2.0**-24  # half the distance from 1 to the next float32
 Tensors = dict[str, torch.Tensor]
@@ -91,14 +102,20 @@ def autograd(function, inputs, dy):
     return y.detach(), [None if t is None else t.grad for t in inputs]
 
 
-__all__ = ["OPS", "Answer", "Case", "cases", "cases_file", "sum_bound"]
+__all__ = ["OPS", "Answer", "Case", "cases", "find_op", "sum_bound"]
 
-OPS = tuple(sorted(path.stem for path in Path(__file__).parent.glob("[!_]*.py")))
+_MODULES = find_functions(Path(__file__).parent, "_cases")
+OPS = tuple(_MODULES)
 
 
-def cases_file(op: str) -> ModuleType:
-    """Return the module that describes an op of OPS."""
-    return import_module(f".{op}", __package__)
+def find_op(op: str) -> Any:
+    """Return the Op of an op's name, or None for matmul, which has none."""
+    return getattr(_import_module(op), op.upper(), None)
+
+
+def _import_module(op: str) -> ModuleType:
+    """Import the module that describes an op of OPS."""
+    return import_module(f".{_MODULES[op]}", __package__)
 
 
 def cases(
@@ -111,7 +128,7 @@ def cases(
     matmul has either. rung: the rung's name, for ops whose rungs differ in the order of
     their results.
     """
-    make = cases_file(op).cases
+    make = getattr(_import_module(op), f"{op}_cases")
     options = {"precision": precision, "wide": wide, "rung": rung}
     names = options.keys() & inspect.signature(make).parameters.keys()
     generator = torch.Generator().manual_seed(seed)

@@ -97,7 +97,9 @@ _FEATURES = [
 ]
 
 
-def cases(generator: torch.Generator, precision: str, wide: int) -> Iterator[Case]:
+def matmul_cases(
+    generator: torch.Generator, precision: str, wide: int
+) -> Iterator[Case]:
     """Yield the cases of a rung of that precision.
 
     wide: number of additional cases with random options and sizes from 1 to 70. A

@@ -20,8 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from ...base.errors import ArgumentError, KernelError, KernelFault
-from ...base.tracebacks import Short
+from ...base.errors import ArgumentError, KernelError, KernelFault, Short
 from ...cells.cpu import arena
 from ...cells.cpu.faults import Stopped
 from ...cells.isolated import Process

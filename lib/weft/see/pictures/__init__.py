@@ -9,11 +9,10 @@ heat, lanes          the other views; lanes also contains the timeline
 streams              a GPU's work over time, with a row for each stream
 latency              latency(): warps that take turns, and their picture
 issue, instructions  ... a model of one multiprocessor; instructions of its warps
-values               arrays with their values
-widths               one warp's requests, with a slider for the width of a load
-online, owners       passes over a row, and who reads it, with sliders
+values               arrays with their values; keys over the passes of a sort
+warps                one warp's loads of several widths; lanes that update the same bin
+rows                 passes over a row, and who reads it, with sliders
 rounds               rounds in which places take numbers from others: trees, scans
-scans, chains        where kept numbers go; scans of a block, and of waiting blocks
-queues, clouds       lanes that update the same bin; keys over the passes of a sort
+scans                where kept numbers go; scans of a block, and of waiting blocks
 foot                 the part below a picture: findings, counts, legend
 """

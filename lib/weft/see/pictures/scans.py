@@ -1,20 +1,34 @@
-"""Draw where the kept numbers of a list go, and play the scans of a block.
+"""Draw scans: where kept numbers go, scans of a block, and of blocks that wait.
 
     draw_compaction([3, 8, 4, 7], [False, True, True, False])
-    play_scans([3, 1, 7, 0, 4, 1, 6, 3])      Kogge-Stone next to Brent-Kung
+    play_scans([3, 1, 7, 0, 4, 1, 6, 3])      Kogge-Stone beside Brent-Kung
+    run_blocks(order, slots=4)      the flags of all tiles after each step
+    play_chain()                    chained: sliders for the order and the tiles
+    play_chain(look_back=True)      with partial sums of several tiles
+    draw_windows()                  how far tiles look back, in 100 schedules
 
-list_kogge_stone() and list_brent_kung() also return rounds for play_rounds(). Sources:
-Kogge and Stone, A parallel algorithm for the efficient solution of a general class of
-recurrence equations, 1973. Brent and Kung, A regular layout for parallel adders, 1982.
+list_kogge_stone() and list_brent_kung() also return rounds for play_rounds() (Kogge and
+Stone, A parallel algorithm for the efficient solution of a general class of recurrence
+equations, 1973; Brent and Kung, A regular layout for parallel adders, 1982).
+
+In the model of a chain, a few blocks run at a time, each in a slot. A block adds up its
+tile for some steps, and publishes a partial sum. It then waits for the sum of all
+tiles before its own, publishes a final sum, and leaves its slot to the next block
+(Merrill and Garland, Single-pass parallel prefix scan with decoupled look-back,
+2016).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 
+import numpy as np
+
 from ...base.errors import ArgumentError
-from ...base.style import DIM, READ, WIDTH, WRITTEN
+from ...base.style import DIM, FAULT, PALE, READ, REFERENCE, SHARED, WIDTH, WRITTEN
 from ...base.text import count_things
 from . import svg
 from .panels import EDGE
@@ -169,3 +183,246 @@ def _draw_beside(boards: Sequence[Board], at: int, each: float) -> list[str]:
         inner = "".join(board.draw_until(min(at, len(board.rounds))))
         out.append(f'<g transform="translate({num(place * each)} 0)">{inner}</g>')
     return out
+
+
+# ---- chains of blocks ----------------------------------------------------------------
+
+ABSENT, EMPTY, PARTIAL, FINAL = range(4)  # a tile without a block; then its flag
+LETTERS = {PARTIAL: "p", FINAL: "f"}
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A run of all blocks.
+
+    steps: the state of each tile after each step. blocks: the block of each tile, None
+    if it never began. windows: the number of flags that each tile needed, 0
+    if it never finished. A tile adds the final sum of the first tile of its window.
+    """
+
+    steps: list[list[int]]
+    blocks: list[int | None]
+    windows: list[int]
+
+    @property
+    def hangs(self) -> bool:
+        """Whether some tile never becomes final."""
+        return any(state != FINAL for state in self.steps[-1])
+
+
+def run_blocks(
+    order: Sequence[int],
+    slots: int,
+    *,
+    look_back: bool = False,
+    ticket: bool = False,
+    times: Sequence[int] | None = None,
+) -> Schedule:
+    """Run a scan's blocks until all tiles are final, or until nothing changes.
+
+    order: the order in which blocks begin. slots: the number of blocks that run at the
+    same time. look_back: whether a tile may add partial sums; otherwise it waits for
+    the final sum of the tile before it. ticket: whether a block takes the next tile;
+    otherwise its tile is its own number. times: steps that each tile's own sum takes
+    (default: 1). Raises ArgumentError unless `order` is a permutation, and slots and
+    times are positive.
+    """
+    count = len(order)
+    times = [1] * count if times is None else list(times)
+    if sorted(order) != list(range(count)) or not count or len(times) != count:
+        raise ArgumentError(
+            f"run_blocks: {list(order)} is no order of {len(times)} tiles"
+        )
+    if slots < 1 or min(times) < 1:
+        raise ArgumentError(f"run_blocks: slots={slots}, times={times}: at least 1")
+    flags, left = [ABSENT] * count, list(times)
+    blocks: list[int | None] = [None] * count
+    windows: list[int] = [0] * count
+    steps, begun, running = [], 0, []
+    while True:
+        while begun < count and len(running) < slots:
+            tile = begun if ticket else order[begun]
+            blocks[tile], flags[tile] = order[begun], EMPTY
+            running.append(tile)
+            begun += 1
+        before, changed = list(flags), False
+        for tile in list(running):
+            if left[tile]:
+                left[tile] -= 1
+                flags[tile] = EMPTY if left[tile] else PARTIAL
+                changed = True
+            elif window := _find_window(before, tile, look_back):
+                flags[tile], changed = FINAL, True
+                windows[tile] = window
+                running.remove(tile)
+        steps.append(list(flags))
+        if not changed or FINAL * count == sum(flags):
+            return Schedule(steps, blocks, windows)
+
+
+def _find_window(flags: Sequence[int], tile: int, look_back: bool) -> int:
+    """Return the number of flags a tile needs to become final, or 0 if it cannot yet.
+
+    Tile 0 needs no flag, but counts as needing 1.
+    """
+    first = tile - 1
+    while look_back and first >= 0 and flags[first] == PARTIAL:
+        first -= 1
+    if first < 0:
+        return max(tile, 1)
+    return tile - first if flags[first] == FINAL else 0
+
+
+# ---- one schedule --------------------------------------------------------------------
+
+TILES, SLOTS = 8, 4
+ORDERS = {
+    "forward": list(range(TILES)),
+    "shuffled": [1, 0, 3, 2, 5, 7, 4, 6],
+    "reverse": list(range(TILES))[::-1],
+}
+NUMBERS = ("blockIdx", "ticket")
+ROW, COLUMN = 30.0, 34.0  # height of a tile's row, and width of a step
+FIRST, STEPS_LEFT = 104.0, 150.0  # y of the first row, x of the first step
+
+
+def play_chain(look_back: bool = False) -> Drawing:
+    """Return the picture of eight tiles' flags over time; four blocks run at a time.
+
+    Sliders select the order in which blocks begin, and where a block's tile comes from:
+    its own index, or a ticket. Tiles need one, two or three steps for their own sums.
+    """
+    title = "Look-back" if look_back else "A chained scan"
+    runs = {
+        (at, way): run_blocks(
+            order, SLOTS, look_back=look_back, ticket=way == 1, times=[1, 3, 1, 2] * 2
+        )
+        for at, order in enumerate(ORDERS.values())
+        for way in range(2)
+    }
+    frames = {key: _draw_run(run) for key, run in runs.items()}
+    sliders = [Slider("order", tuple(ORDERS)), Slider("tile", NUMBERS)]
+    longest = max(len(run.steps) for run in runs.values())
+    size = STEPS_LEFT + max(longest, 12) * COLUMN + 130, FIRST + TILES * ROW + 40
+    base = label(EDGE, 24, title, 16, bold=True)
+    names = [(order, number) for order in ORDERS for number in NUMBERS]
+    account = f"{title}. " + "; ".join(
+        f"{order}, {number}: {_describe_run(runs[key])}"
+        for key, (order, number) in zip(runs, names)
+    )
+    # The still picture shows a chained scan that hangs, or look-back, which finishes.
+    start = 2, int(look_back)
+    return Drawing(title, *size, base, sliders, frames, start, account)
+
+
+def _describe_run(run: Schedule) -> str:
+    """Describe how a schedule ends."""
+    if not run.hangs:
+        return f"all tiles are final after {count_things(len(run.steps), 'step')}"
+    absent = [tile for tile, block in enumerate(run.blocks) if block is None]
+    waits = [tile for tile, block in enumerate(run.blocks) if block is not None]
+    waits = [tile for tile in waits if run.steps[-1][tile] != FINAL]
+    return (
+        f"it never ends: tile {min(waits)} waits for tile {min(waits) - 1}, and "
+        f"{count_things(len(absent), 'tile')} cannot begin"
+    )
+
+
+def _draw_run(run: Schedule) -> list[str]:
+    """Draw a row for each tile, with its flag after each step."""
+    out = [label(EDGE, 50, _describe_run(run), 13), _draw_legend()]
+    for tile, block in enumerate(run.blocks):
+        y = FIRST + tile * ROW
+        out.append(label(EDGE, y + 17, f"tile {tile}", 12, mono=True))
+        name = "not begun" if block is None else f"block {block}"
+        out.append(remark(EDGE + 58, y + 17, name))
+        out += [
+            _draw_flag(STEPS_LEFT + at * COLUMN, y, states[tile])
+            for at, states in enumerate(run.steps)
+        ]
+        end = STEPS_LEFT + len(run.steps) * COLUMN + 6
+        if run.hangs and run.steps[-1][tile] == PARTIAL:
+            out.append(label(end, y + 17, "waits forever", 12, colour=FAULT))
+    bottom = FIRST + TILES * ROW + 16
+    out.append(remark(STEPS_LEFT, bottom, "time: one column for each step"))
+    return out
+
+
+def _draw_flag(x: float, y: float, state: int) -> str:
+    """Draw a tile's flag after one step; nothing before its block begins."""
+    if state == ABSENT:
+        return ""
+    wide, high = COLUMN - 4, ROW - 6
+    if state == EMPTY:
+        place = f'x="{num(x)}" y="{num(y)}" width="{num(wide)}" height="{num(high)}"'
+        return f'<rect {place} rx="3" fill="none" {PALE} {REFERENCE}/>'
+    colour = READ if state == PARTIAL else SHARED
+    out = box(x, y, wide, high, colour=colour, fill=svg.FILL)
+    return out + label(x + wide / 2, y + 16, LETTERS[state], 12, anchor="middle")
+
+
+def _draw_legend() -> str:
+    marks = [
+        (svg.square(strength=0.6), "empty: the block adds up its tile"),
+        (svg.square(colour=READ, fill=svg.FILL), "p: partial sum, the tile alone"),
+        (svg.square(colour=SHARED, fill=svg.FILL), "f: final sum, all tiles so far"),
+    ]
+    return svg.legend(EDGE, 80, marks)[0]
+
+
+# ---- many schedules ------------------------------------------------------------------
+
+SCHEDULES, MANY = 100, 64  # schedules, and tiles in each
+RESIDENT = (2, 8, 32)  # slots
+BARS = 16  # window lengths with a bar of their own
+
+
+def count_windows(slots: int, seed: int = 0) -> Counter[int]:
+    """Count the windows of 64 tiles in 100 schedules, by length.
+
+    Each tile's own sum takes 1 to 8 steps at random; blocks take tickets.
+    """
+    rng = np.random.default_rng(seed)
+    lengths: Counter[int] = Counter()
+    for _ in range(SCHEDULES):
+        times = rng.integers(1, 9, MANY).tolist()
+        run = run_blocks(range(MANY), slots, look_back=True, ticket=True, times=times)
+        lengths.update(run.windows)
+    return lengths
+
+
+def draw_windows() -> Drawing:
+    """Return a picture of the lengths of look-back windows, with a slider for slots."""
+    counts = [count_windows(slots) for slots in RESIDENT]
+    title = f"Flags that a tile needs: {SCHEDULES} schedules of {MANY} tiles"
+    frames = {(at,): _draw_lengths(one) for at, one in enumerate(counts)}
+    stops = tuple(f"{slots} at a time" for slots in RESIDENT)
+    texts = [f"{s}: {_describe_lengths(one)}" for s, one in zip(stops, counts)]
+    base = label(EDGE, 24, title, 16, bold=True)
+    sliders, account = [Slider("blocks", stops)], f"{title}. {'; '.join(texts)}"
+    return Drawing(title, WIDTH, 300.0, base, sliders, frames, (1,), account)
+
+
+def _describe_lengths(lengths: Counter[int]) -> str:
+    total = sum(lengths.values())
+    mean = sum(length * count for length, count in lengths.items()) / total
+    return f"{mean:.1f} flags on average, {max(lengths)} at most"
+
+
+def _draw_lengths(lengths: Counter[int]) -> list[str]:
+    """Draw a bar for each length, with its share of all tiles."""
+    total, bottom, high = sum(lengths.values()), 250.0, 160.0
+    wide = (WIDTH - 2 * EDGE) / (BARS + 1)
+    shares = [lengths[length] / total for length in range(1, BARS + 1)]
+    shares.append(sum(n for length, n in lengths.items() if length > BARS) / total)
+    out = [label(EDGE, 50, _describe_lengths(lengths), 13)]
+    for place, share in enumerate(shares):
+        x = EDGE + place * wide
+        tall = high * share / max(shares)
+        look = dict(colour=READ, fill=svg.FILL, radius=0)
+        out.append(box(x + 4, bottom - tall, wide - 8, tall, **look))
+        middle, name = x + wide / 2, str(place + 1) if place < BARS else f"> {BARS}"
+        out.append(label(middle, bottom + 18, name, anchor="middle"))
+        text = f"{share:.1%}" if share else "0"
+        out.append(remark(middle, bottom - tall - 6, text, anchor="middle"))
+    return [*out, remark(EDGE, bottom + 38, "length of the window, in tiles")]

@@ -15,13 +15,16 @@ def unitrms(x, weight, eps=1e-6):
     return F.rms_norm(x, weight.shape, weight, eps)
 
 
-OP = Op(unitrms, {"x": "n, d", "weight": "d", "y": "n, d", "rstd": "n"})
-BENCH = Bench("n", (64, 256), {"d": 1024})
+UNITRMS = Op(
+    unitrms,
+    {"x": "n, d", "weight": "d", "y": "n, d", "rstd": "n"},
+    bench=Bench("n", (64, 256), {"d": 1024}),
+)
 
 _SIZES = [(1, 1), (2, 3), (5, 7), (3, 64), (33, 65), (4, 257)]  # (n, d) of each case
 
 
-def cases(generator) -> Iterator[Case]:
+def unitrms_cases(generator) -> Iterator[Case]:
     for n, d in _SIZES:
         x, dy = random(generator, n, d), random(generator, n, d)
         weight = random(generator, d)
@@ -42,7 +45,7 @@ def _forward(title, x, weight, eps) -> Case:
         "y": Answer(want, want.abs() * (relative + 3 * U) + 1e-38),
         "rstd": Answer(rstd, rstd * relative),
     }
-    return OP.case(title, {"x": x, "weight": weight}, answers, eps=eps)
+    return UNITRMS.case(title, {"x": x, "weight": weight}, answers, eps=eps)
 
 
 def _backward(title, x, weight, dy, eps) -> Case:
@@ -59,4 +62,6 @@ def _backward(title, x, weight, dy, eps) -> Case:
         "dx": Answer(scale * (scaled - xhat * mean), scale * inner + 1e-38),
         "dweight": Answer(products.sum(0), sum_bound(n + 3, products.abs().sum(0))),
     }
-    return OP.case(title, {"dy": dy, "x": x, "weight": weight, "rstd": rstd}, answers)
+    return UNITRMS.case(
+        title, {"dy": dy, "x": x, "weight": weight, "rstd": rstd}, answers
+    )

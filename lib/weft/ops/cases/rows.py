@@ -1,7 +1,4 @@
-"""layernorm in PyTorch, with the cases and sizes for its checks and timings.
-
-rmsnorm.py uses the same cases, without a mean and a bias.
-"""
+"""Softmax and the norms of rows, in PyTorch, with cases and sizes."""
 
 from __future__ import annotations
 
@@ -14,10 +11,106 @@ import torch.nn.functional as F
 from ..op import Bench, Op
 from . import Answer, Case, U, autograd, random, sum_bound
 
-EPS = 1e-5
+# ---- softmax -----------------------------------------------------------------------
 
 
-def layernorm(x, weight=None, bias=None, residual=None, eps=EPS):
+def softmax(x):
+    """Return the softmax of x (rows, cols) along its last dimension.
+
+    x may have any number of dimensions before the last; the result keeps them. A row
+    with a NaN, or whose maximum is an infinity, becomes NaN, as in PyTorch.
+    """
+    return F.softmax(x, -1)
+
+
+SOFTMAX = Op(
+    softmax,
+    {"x": "*rows, cols", "y": "*rows, cols"},
+    only={"dim": -1},
+    bench=Bench(
+        *("cols", (1024, 4096, 16384), {"rows": lambda cols: 2**26 // max(1024, cols)}),
+        counted={"rows": lambda cols: max(1, 2**16 // cols)},
+        on_gpu={"rows": lambda cols: 2**28 // max(1024, cols)},
+        beside_copy=True,
+    ),
+)
+
+_SOFTMAX_SHAPES = (
+    *((1, 1), (3, 1), (5, 2), (2, 31), (9, 32), (3, 33), (4, 127), (2, 128), (2, 129)),
+    *((7, 255), (2, 257), (2, 1000), (2, 1023), (1, 1024), (2, 1025), (1, 4100)),
+    *((1, 3000), (1, 3001), (1, 8191), (1, 10_001), (1, 16_384), (1, 16_385)),
+    *((1, 26_003), (1, 65_537)),
+)
+
+
+def softmax_cases(generator) -> Iterator[Case]:
+    for rows, cols in _SOFTMAX_SHAPES:
+        x, dy = 3 * random(generator, rows, cols), random(generator, rows, cols)
+        title = f"rows={rows}, cols={cols}"
+        for case in (
+            _make_softmax_forward(title, x),
+            _make_softmax_backward(title, dy, x.softmax(-1)),
+        ):
+            case.every_order = cols < 4096
+            yield case
+    x = random(generator, 5, 70)
+    yield _make_softmax_forward("large numbers", 1000 + 30 * x)
+    yield _make_softmax_forward("tiny results", 100 * x)
+    yield _make_softmax_forward("infinities", _with_infinities(x))
+    case = _make_softmax_forward("shifted by 1", x[:, :64].contiguous())
+    case.shift = {"x": 1}
+    yield case
+
+
+def bound_softmax(x: torch.Tensor) -> torch.Tensor:
+    """Return an error bound for each number of softmax(x).
+
+    With d = maximum - x, the subtraction is off by u d, which exp() turns into a
+    relative error. exp() itself is off by 2 units in the last place, or 4 u. Rungs
+    reach the maximum in steps; the exponents add up to d, so their errors add up to
+    those of one subtraction. A step has an exp(), a product and an addition, 6 u in
+    all, and there are at most as many steps as numbers. The quotient adds 4 u, and a
+    part's factor another step. The sum's error is the weighted mean of its terms'
+    errors. Below 2^-126, a float is a multiple of 2^-149: two products round there.
+    """
+    depth = (x.amax(-1, keepdim=True) - x).double()
+    y = x.double().softmax(-1)
+    term = (2.02 * torch.where(y > 0, depth, 0.0) + 6.1 * (x.shape[-1] + 2)) * U
+    return y * (term + (y * term).sum(-1, keepdim=True) + 4 * U) + 2.0**-147
+
+
+def _make_softmax_forward(title: str, x: torch.Tensor) -> Case:
+    return SOFTMAX.case(
+        title, {"x": x}, {"y": Answer(x.double().softmax(-1), bound_softmax(x))}
+    )
+
+
+def _make_softmax_backward(title: str, dy: torch.Tensor, y: torch.Tensor) -> Case:
+    wide = y.double()
+    products = dy.double() * wide
+    dot = products.sum(-1, keepdim=True)
+    size = sum_bound(y.shape[-1], products.abs().sum(-1, keepdim=True))
+    bound = wide * (1.01 * size + 2.02 * U * (dy.double() - dot).abs()) + 2.0**-149
+    inputs = {"dy": dy, "y": y}
+    return SOFTMAX.case(
+        title, inputs, {"dx": Answer(wide * (dy.double() - dot), bound)}
+    )
+
+
+def _with_infinities(x: torch.Tensor) -> torch.Tensor:
+    """Return x with infinities of both signs, a row of minus infinity, and a NaN."""
+    x = x.clone()
+    infinity = float("inf")
+    x[0, 3], x[1, ::2], x[2], x[3, 7] = infinity, -infinity, -infinity, float("nan")
+    return x
+
+
+# ---- layernorm ---------------------------------------------------------------------
+
+LAYERNORM_EPS = 1e-5
+
+
+def layernorm(x, weight=None, bias=None, residual=None, eps=LAYERNORM_EPS):
     """Return (s - mean) / sqrt(var + eps) * weight + bias, where s = x + residual.
 
     mean and the biased variance are those of each row of s (rows, cols). weight and
@@ -36,7 +129,7 @@ def choose_rows(cols: int) -> int:
     return max(64, 2 ** (19 if cols <= 8192 else 23) // cols)
 
 
-OP = Op(
+LAYERNORM = Op(
     layernorm,
     {
         **{"x": "*rows, cols", "weight": "cols", "bias": "cols"},
@@ -45,33 +138,33 @@ OP = Op(
     },
     skipped=("dx", "dresidual", "dweight", "dbias"),
     extra={"total": "residual"},
-)
-BENCH = Bench(
-    *("cols", (1024, 4096, 16384), {"rows": lambda cols: 2**26 // max(1024, cols)}),
-    counted={"rows": choose_rows},
-    on_gpu={"rows": lambda cols: 2**28 // max(1024, cols)},
-    beside_copy=True,
+    bench=Bench(
+        *("cols", (1024, 4096, 16384), {"rows": lambda cols: 2**26 // max(1024, cols)}),
+        counted={"rows": choose_rows},
+        on_gpu={"rows": lambda cols: 2**28 // max(1024, cols)},
+        beside_copy=True,
+    ),
 )
 
-_SHAPES = (  # rows, columns, and an offset added to x
+_NORM_SHAPES = (  # rows, columns, and an offset added to x
     *((1, 1, 0.0), (3, 1, 0.0), (5, 2, 0.0), (2, 31, 0.0), (9, 32, 100.0)),
     *((3, 33, 0.0), (70, 127, 0.0), (2, 128, -3.0), (2, 129, 0.0), (130, 12, 0.0)),
     *((2, 257, 0.0), (2, 1000, 0.0), (19, 1024, 0.0), (2, 1025, 10.0), (2, 4100, 0.0)),
     *((2, 3000, 0.0), (3, 3001, 0.0), (1, 8191, 0.0), (3, 10_001, 0.0)),
     *((3, 16_384, 1.0), (1, 16_385, 0.0), (1, 26_003, 0.0), (1, 65_537, 0.0)),
 )
-KINDS = ("", "weight", "weight residual")
+_NORM_KINDS = ("", "weight", "weight residual")
 
 
-def cases(generator) -> Iterator[Case]:
-    yield from norm_cases(OP, True, EPS, generator)
+def layernorm_cases(generator) -> Iterator[Case]:
+    yield from _make_norm_cases(LAYERNORM, True, LAYERNORM_EPS, generator)
 
 
-def norm_cases(op: Any, centred: bool, eps: float, generator) -> Iterator[Case]:
+def _make_norm_cases(op: Any, centred: bool, eps: float, generator) -> Iterator[Case]:
     """Yield cases of layernorm (centred) or rmsnorm, with and without options."""
-    for turn, (rows, cols, offset) in enumerate(_SHAPES):
-        kind = KINDS[turn % 3] if cols > 1000 else ""
-        for options in [kind] if cols > 1000 else KINDS:
+    for turn, (rows, cols, offset) in enumerate(_NORM_SHAPES):
+        kind = _NORM_KINDS[turn % 3] if cols > 1000 else ""
+        for options in [kind] if cols > 1000 else _NORM_KINDS:
             x = random(generator, rows, cols) + offset
             names = ["weight", "bias"] if "weight" in options else []
             scales = {
@@ -183,3 +276,35 @@ class _NormCall:
         if self.centred:
             moments["mean"] = make(self.mean, self.mean_bound)
         return moments
+
+
+# ---- rmsnorm -----------------------------------------------------------------------
+
+RMSNORM_EPS = 2.0**-23  # PyTorch's, for float32
+
+
+def rmsnorm(x, weight=None, residual=None, eps=RMSNORM_EPS):
+    """Return s / sqrt(mean(s^2) + eps) * weight, where s = x + residual.
+
+    The mean is that of each row of s (rows, cols). weight is (cols). x may have any
+    number of dimensions before the last; residual has the shape of x. The result keeps
+    the shape.
+    """
+    s = x if residual is None else x + residual
+    return F.rms_norm(s, s.shape[-1:], weight, eps)
+
+
+RMSNORM = Op(
+    rmsnorm,
+    {
+        **{"x": "*rows, cols", "weight": "cols", "residual": "*rows, cols"},
+        **{"y": "*rows, cols", "total": "*rows, cols", "rstd": "rows"},
+    },
+    skipped=("dx", "dresidual", "dweight"),
+    extra={"total": "residual"},
+    bench=LAYERNORM.bench,
+)
+
+
+def rmsnorm_cases(generator) -> Iterator[Case]:
+    yield from _make_norm_cases(RMSNORM, False, RMSNORM_EPS, generator)

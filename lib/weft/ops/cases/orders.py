@@ -1,0 +1,232 @@
+"""Sorted keys and the largest numbers of rows, in PyTorch, with cases and sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from ..calls import Array, launch, make_empty, same_kind, want_rung
+from ..op import Bench, Op
+from ..plan import WORDS
+from . import Answer, Case, random
+
+# ---- sort --------------------------------------------------------------------------
+
+
+def sort(x, values=None, descending=False):
+    """Return the numbers x (count), int32, uint32 or float32, in ascending order.
+
+    Equal numbers keep their order, ascending or descending. Floats have PyTorch's
+    order: -0 equals 0, and every NaN is greater than infinity. values (count), of any
+    type with 32 bits, is optional: with it, the result is the pair of the sorted
+    numbers and of the values in their order.
+    """
+    if values is None and x.dtype != torch.uint32:
+        return x.sort(stable=True, descending=bool(descending)).values
+    order = order_stably(x, descending)
+    keys = take(x, order)
+    return keys if values is None else (keys, take(values, order))
+
+
+def order_stably(x: torch.Tensor, descending: bool = False) -> torch.Tensor:
+    """Return the indices, int64, that sort x stably in PyTorch."""
+    wide = x.long() if x.dtype == torch.uint32 else x  # PyTorch sorts no uint32
+    return wide.sort(stable=True, descending=bool(descending)).indices
+
+
+def take(x: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
+    """Return x[order], also for uint32."""
+    return x.view(torch.int32)[order].view(x.dtype)
+
+
+SORT = Op(
+    sort,
+    {"x": "count", "values": "count", "y": "count", "sorted_values": "count"},
+    extra={"sorted_values": "values"},
+    words={"y": "x", "sorted_values": "values"},
+    results=("y", "sorted_values"),
+    # A reading to count the digits, and four passes.
+    floor=lambda sizes: (4 + 4 * 8) * sizes["count"],
+    bench=Bench(
+        *("count", (2**16, 2**20, 2**24)),
+        numpy={"sort": lambda x, values, descending: np.sort(x)},
+    ),
+)
+
+_PAIRS = "keys", "keys and indices", "keys and values"
+_SPECIAL = [float("nan"), float("inf"), -float("inf"), -0.0, 0.0, 1e-45, -1e-45, 3e38]
+_SORT_COUNTS = (1, 2, 3, 31, 32, 33, 255, 257, 511, 513, 1025, 2047, 2049, 8191, 8193)
+
+
+def sort_cases(generator) -> Iterator[Case]:
+    def draw(count: int, below: int = 2**31) -> torch.Tensor:
+        low = -(2**31) if below == 2**31 else 0
+        return torch.randint(
+            *(low, below, (count,)), generator=generator, dtype=torch.int32
+        )
+
+    def make(title: str, x: torch.Tensor, pairs: int = 0, descending=0) -> Case:
+        """Return a case. pairs: 0 keys alone, 1 keys and indices, 2 keys and values."""
+        values = draw(len(x)) if pairs == 2 else None
+        order = order_stably(x, descending)
+        sorted_values = order.int() if values is None else values[order]
+        answers = {"y": x.view(torch.int32)[order], "sorted_values": sorted_values}
+        case = SORT.case(
+            f"{title}, {_PAIRS[pairs]}{', descending' * descending}",
+            {"x": x.view(torch.int32), "values": values},
+            {
+                n: Answer(answers[n], 0.0, torch.int32)
+                for n in [*answers][: 1 + (pairs > 0)]
+            },
+            kind=WORDS.index(x.dtype),
+            descending=descending,
+        )
+        case.every_order = len(x) < 2000
+        return case
+
+    for i, count in enumerate((*_SORT_COUNTS, 33_000)):
+        yield make(f"count={count}", draw(count), i % 3, i // 3 % 2)
+    for pairs in range(3):
+        yield make("count=300", draw(300), pairs)
+        yield make("few keys", draw(9000, 3), pairs, 1)
+    x = draw(9000)
+    yield make("all equal", torch.full((9000,), 7, dtype=torch.int32), 1)
+    yield make("sorted", x.sort().values, 2)
+    yield make("reversed", x.sort(descending=True).values, 1)
+    for descending in range(2):
+        yield make("uint32", draw(1000).view(torch.uint32), 1, descending)
+        floats = torch.cat(
+            [torch.randn(500, generator=generator), torch.tensor(_SPECIAL * 50)]
+        )
+        floats[::9] = draw(len(floats))[::9].view(torch.float32)  # any bits
+        yield make("floats", floats, 1, descending)
+
+
+# ---- argsort -----------------------------------------------------------------------
+
+
+def argsort(x: Array, descending: bool = False, *, rung: str | None = None) -> Array:
+    """Return the indices that sort x (count), as int32 (count): x[indices] is sorted.
+
+    x is int32, uint32 or float32, of less than 2^31 numbers, in sort()'s order. Equal
+    numbers keep their order, so the result is that of torch.argsort with stable=True.
+    PyTorch's indices are int64, which take twice the memory. Raises ArgumentError for
+    arguments that do not fit.
+    """
+    plan = SORT.plan
+    tensors, numbers = plan.bind((x, None, descending))
+    keys = tensors["x"]
+    order = make_empty("argsort", keys, len(keys), dtype=torch.int32)
+    if len(keys) == 0:
+        want_rung("sort", rung, keys)
+        return same_kind(x, order)
+    tensors |= {"y": torch.empty_like(keys), "sorted_values": order}
+    args = plan.launcher.pointers(tensors) + plan.launcher.values(numbers)
+    launch("sort", plan.launcher.function, rung, keys, args)
+    return same_kind(x, order)
+
+
+# ---- topk --------------------------------------------------------------------------
+
+
+def topk(x, k):
+    """Return the k largest numbers of each row of x (rows, columns), and where they
+    are, as values (rows, k) in float32 and indices (rows, k) in int64.
+
+    The largest comes first. Of equal numbers, the one with the lower index comes first,
+    always; -0 equals 0. NaN is larger than all other numbers. x may have any number of
+    dimensions before the last; the results keep them. PyTorch's torch.topk leaves the
+    order of equal numbers open.
+    """
+    return torch.topk(x, k)
+
+
+def _choose_columns(x: np.ndarray, k: int) -> np.ndarray:
+    """Return the k largest numbers of each row by their columns, in order."""
+    chosen = np.argpartition(x, x.shape[-1] - k)[..., -k:]
+    values = np.take_along_axis(x, chosen, -1)
+    return -np.sort(-values)
+
+
+TOPK = Op(
+    topk,
+    {"x": "*rows, columns", "values": "*rows, k", "indices": "*rows, k"},
+    only={"dim": -1, "largest": True, "sorted": True},
+    results=("values", "indices"),
+    bench=Bench(
+        "columns",
+        (1024, 2**20, 2**26),
+        {
+            # Few short rows, as tests have.
+            "rows": lambda columns: max(1, min(columns**2 // 16, 2**26 // columns)),
+            "k": lambda columns: 8 if columns < 2**16 else 64,
+        },
+        counted={"rows": lambda columns: max(1, 2**16 // columns)},
+        on_gpu={"rows": lambda columns: max(1, 2**28 // columns)},
+        beside_copy=True,
+        numpy={
+            # Values without indices: NumPy has no faster function for them.
+            "partition": lambda x, k: (
+                -np.sort(-np.partition(x, x.shape[-1] - k)[..., -k:])
+            ),
+            "argpartition": _choose_columns,
+        },
+    ),
+)
+
+_TOPK_SHAPES = (  # rows, columns, k
+    *((1, 1, 1), (3, 2, 2), (5, 7, 3), (2, 31, 31), (9, 32, 8), (3, 33, 1)),
+    *((4, 100, 33), (2, 255, 255), (1, 256, 64), (3, 257, 5), (1, 1000, 300)),
+    *((2, 1023, 8), (2, 1024, 8), (1, 1025, 32), (1, 4097, 16), (1, 5000, 2500)),
+)
+_SPECIAL = [float("nan"), float("inf"), -float("inf"), -0.0, 0.0, 1e-45, -1e-45, 3e38]
+
+
+def topk_cases(generator) -> Iterator[Case]:
+    for rows, columns, k in _TOPK_SHAPES:
+        x = random(generator, rows, columns)
+        case = _make_topk(f"rows={rows}, columns={columns}, k={k}", x, k)
+        case.every_order = columns <= 300
+        yield case
+    columns, k = 9000, 5  # one filtered row: its columns exceed those of a sample
+    for title, x in _odd_rows(random(generator, 1, columns)).items():
+        case = _make_topk(f"{title}, columns={columns}", x, k)
+        case.every_order = False
+        yield case
+    special = torch.tensor([_SPECIAL * 5, sorted([*_SPECIAL[1:], 0.0]) * 5])
+    for k in (1, 7, 40):
+        yield _make_topk(f"special numbers, k={k}", special, k)
+    ties = torch.randint(4, (4, 60), generator=generator).float()
+    yield _make_topk("ties, k=20", ties, 20)
+    case = _make_topk("shifted by 1", random(generator, 3, 64), 4)
+    case.shift = {"x": 1, "values": 1, "indices": 1}
+    yield case
+
+
+def _odd_rows(x: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Return rows of the shape of x (1, columns) in orders that need care."""
+    rising = x.sort().values
+    few_large = torch.zeros_like(x)
+    few_large[0, 1:4] = torch.tensor([3.0, 2.0, 2.0])
+    return {
+        "random": x,
+        "rising": rising,
+        "falling": rising.flip(-1),
+        "all equal": torch.ones_like(x),
+        "zeros, but few": few_large,
+        "NaN and numbers": torch.where(x > 1, torch.nan, x),
+        "minus infinity": torch.full_like(x, -torch.inf),
+    }
+
+
+def _make_topk(title: str, x: torch.Tensor, k: int) -> Case:
+    """Return the case of k numbers of each row of x (rows, columns)."""
+    order = x.sort(dim=-1, descending=True, stable=True)
+    values, indices = order.values[:, :k].double(), order.indices[:, :k]
+    answers = {
+        "values": Answer(values),
+        "indices": Answer(indices.contiguous(), 0.0, torch.int64),
+    }
+    return TOPK.case(title, {"x": x}, answers)

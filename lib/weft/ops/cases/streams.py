@@ -1,0 +1,161 @@
+"""Ops that read an array once: a copy, a transpose and a sum, in PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from ..op import Bench, Op
+from . import Answer, Case, random, sum_bound
+
+# ---- copy --------------------------------------------------------------------------
+
+
+def copy(x):
+    """Return a copy of x, an array of any shape, with the same bits."""
+    return x.clone(memory_format=torch.contiguous_format)
+
+
+COPY = Op(
+    copy,
+    {"x": "...", "y": "..."},
+    bench=Bench("count", (2**10, 2**20, 2**26), numpy={"copy": np.copy}),
+)
+
+_COPY_COUNTS = (
+    1,
+    2,
+    3,
+    4,
+    5,
+    31,
+    32,
+    33,
+    255,
+    257,
+    1023,
+    1024,
+    1025,
+    4095,
+    4097,
+    12289,
+)
+# Distances of x and of y from an address that is a multiple of 16, in floats.
+_COPY_SHIFTS = ((1, 1), (2, 2), (3, 3), (0, 1), (3, 2))
+
+
+def copy_cases(generator) -> Iterator[Case]:
+    for count in _COPY_COUNTS:
+        yield _make_copy(generator, count)
+        dy = random(generator, count)
+        yield COPY.case(f"count={count}", {"dy": dy}, {"dx": Answer(dy.double())})
+    for count in (1, 4, 4099):
+        for shifts in _COPY_SHIFTS:
+            yield _make_copy(generator, count, *shifts)
+
+
+def _make_copy(generator, count: int, from_: int = 0, to: int = 0) -> Case:
+    x = random(generator, count)
+    title = f"count={count}" + f", shifted by {from_} and {to}" * bool(from_ or to)
+    case = COPY.case(title, {"x": x}, {"y": Answer(x.double())})
+    case.shift = {"x": from_, "y": to}
+    return case
+
+
+# ---- transpose ---------------------------------------------------------------------
+
+
+def transpose(x):
+    """Return the transpose of x (rows, cols) as an array (cols, rows) of its own."""
+    return x.t().contiguous()
+
+
+TRANSPOSE = Op(
+    transpose,
+    {"x": "rows, cols", "y": "cols, rows"},
+    bench=Bench(
+        *("rows", (256, 1024, 8192)),
+        same=("cols",),
+        numpy={"transpose": lambda x: x.T.copy()},
+    ),
+)
+
+_TRANSPOSE_SHAPES = (
+    *((1, 1), (1, 70), (70, 1), (3, 5), (4, 4), (31, 33), (32, 32), (33, 31)),
+    *((63, 65), (64, 64), (65, 63), (60, 68), (68, 60), (4, 132), (132, 4)),
+    *((128, 192), (127, 129), (129, 127), (100, 36), (145, 70), (16, 16), (256, 8)),
+)
+# Distances of x and of y from an address that is a multiple of 16, in floats.
+_TRANSPOSE_SHIFTS = ((1, 0), (0, 1), (3, 3))
+
+
+def transpose_cases(generator) -> Iterator[Case]:
+    for rows, cols in _TRANSPOSE_SHAPES:
+        yield _make_transpose(generator, rows, cols)
+        dy = random(generator, cols, rows)
+        title = f"rows={rows}, cols={cols}"
+        yield TRANSPOSE.case(title, {"dy": dy}, {"dx": Answer(dy.t().double())})
+    for shifts in _TRANSPOSE_SHIFTS:
+        yield _make_transpose(generator, 68, 72, *shifts)
+
+
+def _make_transpose(
+    generator, rows: int, cols: int, from_: int = 0, to: int = 0
+) -> Case:
+    x = random(generator, rows, cols)
+    title = f"rows={rows}, cols={cols}"
+    title += f", shifted by {from_} and {to}" * bool(from_ or to)
+    case = TRANSPOSE.case(title, {"x": x}, {"y": Answer(x.t().double())})
+    case.shift = {"x": from_, "y": to}
+    return case
+
+
+# ---- reduce ------------------------------------------------------------------------
+
+
+def reduce(x, blocks=0):
+    """Return the sum of x, an array of any shape, as one number of shape ().
+
+    blocks: the number of blocks of the grid; 0 chooses it. PyTorch lacks this
+    parameter. It serves to show which rungs give the same bits for every grid.
+    """
+    return x.sum()
+
+
+REDUCE = Op(
+    reduce,
+    {"x": "...", "sum": ""},
+    bench=Bench(
+        "count", (2**10, 2**20, 2**26), numpy={"sum": lambda x, blocks: x.sum()}
+    ),
+)
+
+_REDUCE_COUNTS = (1, 2, 3, 4, 31, 32, 33, 255, 257, 1023, 1025, 4095, 4096, 4097, 33000)
+
+
+def reduce_cases(generator) -> Iterator[Case]:
+    for count in _REDUCE_COUNTS:
+        x, dsum = random(generator, count), random(generator, 1)
+        title = f"count={count}"
+        yield _make_reduce(title, x)
+        yield REDUCE.case(
+            title, {"dsum": dsum}, {"dx": Answer(dsum.double().expand(count).clone())}
+        )
+    yield _make_reduce("large numbers cancel", _make_cancelling(generator, 3001))
+    for blocks in (1, 3, 100):
+        yield _make_reduce(f"blocks={blocks}", random(generator, 20001), blocks)
+
+
+def _make_reduce(title: str, x: torch.Tensor, blocks: int = 0) -> Case:
+    want, bound = x.double().sum(), sum_bound(x.numel(), x.double().abs().sum())
+    answer = Answer(want.reshape(1), bound.reshape(1))
+    return REDUCE.case(title, {"x": x}, {"sum": answer}, blocks=blocks)
+
+
+def _make_cancelling(generator, count: int) -> torch.Tensor:
+    """Return numbers whose large parts cancel, in random order."""
+    large = 1e6 * random(generator, count)
+    numbers = torch.cat([large, -large, random(generator, count)])
+    return numbers[torch.randperm(len(numbers), generator=generator)]
