@@ -458,8 +458,8 @@ static void begin_job(Worker *worker, Job *job) {
 }
 
 /* Take a claimed block from another worker, which may wait for that very block
- * (watchdog.cpp). Block numbers only increase in a launch, so the exchange fails
- * if the owner has begun the block or claimed others since. */
+ * (watchdog.cpp). Block numbers only increase in a launch, so the exchange
+ * fails if the owner has begun the block or claimed others since. */
 static bool take_claimed(const Job *job, uint64_t *block) {
     for (int i = 0; Worker *owner = worker_number(i); i++) {
         if (owner->busy.load() != job->number) continue;
