@@ -36,7 +36,7 @@ EXPECTED = {  # by kind: cudaError_t, whether it is a store, part of the text
     "STORE": (ADDRESS, 700, 1, "illegal address: store to 0x18 (a null pointer)"),
     "LOAD": (ADDRESS, 700, 0, "illegal address: load from 0x18"),
     "MISALIGNED": (ADDRESS, 716, 1, "misaligned address: store to 0x"),
-    "NOWHERE": (ADDRESS, 700, 0, "load from 0x1234000000000018 (no address"),
+    "NOWHERE": (ADDRESS, 700, 0, "load from 0x1234000000000018 (not a valid address"),
     "STACK": (STACK, 719, None, "stack overflow"),
     "FRAME": (STACK, 719, None, "stack overflow"),
     "DIVIDE": (ARITHMETIC, 719, -1, "division by zero"),
