@@ -37,6 +37,7 @@ def test_an_owner_keeps_rows_up_to_its_memory_and_needs_lanes():
     assert thread["over_floor"] == 12 and short["lanes"] == thread["lanes"] == 32
 
 
+@pytest.mark.slow
 def test_a_rung_is_checked_once_for_all_lengths(monkeypatch):
     checked = []
     monkeypatch.setattr(counted, "check_rung", lambda lib, rung: checked.append(rung))
