@@ -83,7 +83,7 @@ class Op:
     additional parameters of PyTorch's function, each with the one value that the op
     supports, or with the name of the parameter whose value it shares. extra: outputs
     that exist only if an optional array is given, by the array's name. Benchmarks omit
-    both. length: the output that contains the number of valid elements in the first
+    `only` and `extra`. length: the output that contains the number of valid elements in the first
     output. floor: the bytes that the op must move, if not those of all arrays. drawn:
     like below, but only random integers stay below the size; others need not. Without
     a limit, random integers have any value of their type from 0 up. results:

@@ -71,8 +71,8 @@ def bound_softmax(x: torch.Tensor) -> torch.Tensor:
     those of one subtraction. A step has an exp(), a product and an addition, which add
     6 u. There are at most as many steps as numbers. The quotient adds 4 u, and a part's
     factor adds another step. The sum's error is the weighted mean of its terms'
-    errors. Below 2^-126, a float is a multiple of 2^-149. Two products
-    are rounded there.
+    errors. Below 2^-126, a float is a multiple of 2^-149. Two products are rounded
+    there.
     """
     depth = (x.amax(-1, keepdim=True) - x).double()
     y = x.double().softmax(-1)
