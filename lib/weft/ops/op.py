@@ -83,13 +83,13 @@ class Op:
     additional parameters of PyTorch's function, each with the one value that the op
     supports, or with the name of the parameter whose value it shares. extra: outputs
     that exist only if an optional array is given, by the array's name. Benchmarks omit
-    `only` and `extra`. length: the output that contains the number of valid elements in the first
-    output. floor: the bytes that the op must move, if not those of all arrays. drawn:
-    like below, but only random integers stay below the size; others need not. Without
-    a limit, random integers have any value of their type from 0 up. results:
-    the outputs that the function returns as a tuple if they exist; without them, it
-    returns the first output alone. words: outputs, each with an input of the same
-    dtype. Both are int32_t in weft.h and may be int32, uint32 or float32 (WORDS in
+    `only` and `extra`. length: the output that contains the number of valid elements in
+    the first output. floor: the bytes that the op must move, if not those of all
+    arrays. drawn: like below, but only random integers stay below the size; others need
+    not. Without a limit, random integers have any value of their type from 0 up.
+    results: the outputs that the function returns as a tuple if they exist; without
+    them, it returns the first output alone. words: outputs, each with an input of the
+    same dtype. Both are int32_t in weft.h and may be int32, uint32 or float32 (WORDS in
     plan.py); weft.h's number `kind` is the index of the first input's dtype there.
     bench: the sizes for timing; benchmarks omit an op without them.
     """
