@@ -1,10 +1,10 @@
-"""The time from an edit to its result: `python -m weft bench edit`.
+"""Time from an edit to its result: `python -m weft bench edit`.
 
-In an open session with existing arrays, a number in a kernel changes and load_cuda()
-compiles the new text. The clock stops when the first launch has finished. Twenty
-different edits are timed and checked against NumPy. The alternatives run the same
-sources: nvcc (to machine code, without a launch), torch's load_inline (once, since it
-is slow) and CuPy's RawKernel.
+In an open session with existing arrays, an edit changes a number in a kernel, and
+load_cuda() compiles the new text. The clock stops when the first launch has finished.
+Twenty different edits are timed and checked against NumPy. The alternatives run the
+same sources: nvcc (to machine code, without a launch), torch's load_inline (once, since
+it is slow) and CuPy's RawKernel.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ __global__ void turn(float *out, const float *x, int n) {
 
 
 def rows(edits: int = EDITS, peers: bool = True) -> list[dict[str, Any]]:
-    """Time our edits and the peers', on the CPU and on a GPU if there is one.
+    """Time our and the peers' edits, on the CPU and, if there is one, on a GPU.
 
     Raises RuntimeError if a kernel's result is wrong.
     """
@@ -139,8 +139,8 @@ def note(rows: list[dict[str, Any]]) -> str:
 
 
 def make_edits(edits: int) -> Iterator[tuple[str, Callable[[np.ndarray], np.ndarray]]]:
-    """Yield sources that no cache contains, each with its computation in NumPy."""
-    nonce = time.time_ns() % 10**6  # a number that differs in each run
+    """Yield sources that are in no cache, each with its computation in NumPy."""
+    nonce = time.time_ns() % 10**6  # differs in each run, to miss all caches
     for edit in range(edits):
         text, compute = SOURCES[edit % len(SOURCES)]
         digits = f"{1 + nonce / 1e7 + edit / 10:.7f}"
@@ -293,7 +293,7 @@ def _must_be_close(out: torch.Tensor, want: np.ndarray) -> None:
 
 
 def _make_row(impl: str, rung: str, target: str, result: Timing | str) -> dict:
-    """Make a row. result: the timing, or the reason why there is none."""
+    """Make a row. result: the timing, or the reason for its absence."""
     installed = target == "cpu" or torch.cuda.is_available()
     row = {"op": "edit", "impl": impl, "rung": rung, "precision": "fp32"}
     row |= {"target": target, "device": device_name(target) if installed else None}

@@ -1,9 +1,9 @@
-"""The cost of launching a kernel from Python: `python -m weft bench launch`.
+"""Time the launch of a kernel from Python: `python -m weft bench launch`.
 
 The kernel takes five arrays and three numbers and does almost no work. All times are
 host times. `burst` times a few launches until the last one is queued, before the GPU
-has caught up. This is Python's own cost. `loop` times many launches and one wait at the
-end. Its time per launch is therefore never shorter than the GPU's.
+finishes them. This is the cost of Python alone. `loop` times many launches and one wait
+at the end. Its time per launch is therefore never shorter than the GPU's.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Call = Callable[[], object]
 
 
 def rows(samples: int = SAMPLES) -> list[dict[str, Any]]:
-    """Time our launches on the CPU and, if there is a GPU, ours and the peers' on it.
+    """Time our launches on the CPU and, if there is a GPU, our and the peers' launches.
 
     Raises RuntimeError if a contender computes a wrong result.
     """
@@ -62,7 +62,7 @@ def rows(samples: int = SAMPLES) -> list[dict[str, Any]]:
         ):
             try:
                 contenders.append(_make_contender(*name, make()))
-            except Exception as error:  # missing, or made for another CUDA
+            except Exception as error:  # a package is missing, or needs another CUDA
                 say(f"absent: {name[0]}: {first_line(error)}")
         results += _compare("cuda", contenders, samples)
     return results
@@ -80,7 +80,7 @@ def note(rows: list[dict[str, Any]]) -> str:
 def _compare(
     target: str, contenders: list[Contender], samples: int
 ) -> list[dict[str, Any]]:
-    """Time contenders in turn, sample by sample, so that machine noise affects all."""
+    """Time contenders in turn, sample by sample, so that noise affects all alike."""
     where = parse_device(target)
     shapes = {
         "burst": (BURST, HostTimer(where), samples),
@@ -89,9 +89,9 @@ def _compare(
     results = []
     for how, (launches, clock, rounds) in shapes.items():
         for contender in contenders:
-            # A CPU has no queue: a launch runs the kernel, so fewer calls are enough.
+            # On a CPU, a launch runs the kernel, so fewer calls are enough.
             contender.calls = launches if target == "cuda" else BURST
-        discard = int(rounds > 1)  # the first round only warms up
+        discard = int(rounds > 1)  # the first round is a warm-up
         by_impl = {contender.row["impl"]: contender for contender in contenders}
         options = {"rounds": rounds - discard, "discard": discard}
         timed = race(by_impl, where, clock, **options)
@@ -143,7 +143,7 @@ def _make_ours(target: str) -> Call:
 
 
 def _make_driver_call() -> Call:
-    """Return a call of the C function with prepared arguments: Python's lower limit."""
+    """Return a call of the C function with prepared arguments: Python's minimum."""
     (eight,) = signature.parse(SOURCE)
     compiled = gpu.compile(SOURCE, "bench driver", expressions=["eight"])
     function = compiled.function("eight", compiled.device)
@@ -157,7 +157,7 @@ def _make_driver_call() -> Call:
     launched = driver.open_library().cuLaunchKernelEx
     configuration, table = room.configuration, room.table
 
-    # `keep` keeps the arguments alive
+    # `keep` prevents Python from freeing the arguments.
     def call(keep: Any = (room, compiled, arguments)) -> None:
         launched(configuration, function, table, 0)
 

@@ -2,14 +2,14 @@
 
 python -m weft bench conv2d --sizes 64,256 --rungs reference
 
-On a GPU, PyTorch's op also competes in compiled form, and CUB's version if there is
-one. Each contender's calls are then in a CUDA graph, so the times exclude what the host
-needs for a launch. If PyTorch's host waits for a number, such as the length of the
-result, a graph cannot contain its calls. Events then time PyTorch, and our rungs leave
-the number on the GPU.
+On a GPU, PyTorch's compiled op also competes, and so does CUB's version if it exists.
+Each contender's calls are then in a CUDA graph, so the times exclude the host's work
+for a launch. If PyTorch's host waits for a number, such as the length of the result, a
+graph cannot contain its calls. Events then time PyTorch, and our rungs leave the number
+on the GPU.
 
 CUB is NVIDIA's library of such functions. nvcc compiles cub.cu with the headers of its
-toolkit. Without nvcc, no op has CUB's version as a contender.
+toolkit. Without nvcc, CUB does not compete.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def rows(
 ) -> list[dict[str, Any]]:
     """Time `op`'s rungs, PyTorch and NumPy on problems of the given sizes.
 
-    sizes: one number per problem, as PROBLEMS defines; () selects the usual ones.
+    sizes: one number per problem, as in PROBLEMS; () selects the usual ones.
     rungs: names; () selects all that run on `device`. On a CPU these are the rungs in
     plain C, since the time of a simulated CUDA kernel is meaningless. samples: the
     number per contender; a rung that reaches SLOWEST seconds gets fewer. compiled:
@@ -170,7 +170,7 @@ def _race(op, problem, ours, peers, device, timer, samples) -> list[dict[str, An
 
 @contextlib.contextmanager
 def hold_memory(bytes_: float) -> Iterator[None]:
-    """Reuse the memory of earlier results, up to `bytes_` bytes in all.
+    """Reuse the memory of earlier results, up to `bytes_` bytes in total.
 
     Otherwise, the system supplies new pages for each large result, which takes several
     times as long as an op on rows. The function works in the main thread, with glibc.
@@ -180,7 +180,7 @@ def hold_memory(bytes_: float) -> Iterator[None]:
     if not bytes_ or not hasattr(libc, "mallopt"):
         yield
         return
-    trim_threshold, mmap_max = -1, -4  # as <malloc.h> defines them
+    trim_threshold, mmap_max = -1, -4  # their values in <malloc.h>
     libc.mallopt(mmap_max, 0)
     libc.mallopt(trim_threshold, 2**31 - 1)
     # Create one free block with room to spare. A block of the exact size would become
@@ -200,7 +200,7 @@ def _compare(gbs: float, copy: float) -> dict[str, float]:
 
 
 def _make_copy(problem: SizedProblem) -> Contender:
-    """Return the copy of the first input, or of as many bytes, as a contender."""
+    """Return a copy of the first input, or of equally many bytes, as a contender."""
     copy, x = find_op("copy").function(), problem.inputs[0]
     if x.dtype != torch.float32:
         x = torch.ones(-(-x.nbytes // 4), device=x.device)
@@ -255,8 +255,8 @@ def _make_numpy_peers(problem: SizedProblem) -> dict[str, Contender]:
 def _measure_error(problem: SizedProblem, call: Callable[[], torch.Tensor]) -> float:
     """Return the largest difference from float64, divided by the largest number.
 
-    If an op keeps only some numbers, they are sorted first: the check of a rung has
-    already compared their number and order.
+    If an op keeps only some numbers, they are sorted first. The check of the rung has
+    already compared their count and order.
     """
     wide = [t.double() if t.is_floating_point() else t for t in problem.inputs]
     want, got = (_take_first(y) for y in (problem.torch(*wide), call()))
@@ -267,7 +267,7 @@ def _measure_error(problem: SizedProblem, call: Callable[[], torch.Tensor]) -> f
 
 
 def _take_first(y: torch.Tensor | tuple[torch.Tensor, ...]) -> torch.Tensor:
-    """Return the first of several results: the numbers, which precede their places."""
+    """Return the first of several results, which contains the numbers."""
     return y[0] if isinstance(y, tuple) else y
 
 
@@ -316,7 +316,7 @@ PROBLEMS: dict[str, tuple[Callable[..., SizedProblem], Sequence[int]]] = {
 # ---- CUB -----------------------------------------------------------------------------
 
 CUB_SOURCE = Path(__file__).with_name("cub.cu")
-# What each function writes for an input x: a function that allocates its outputs.
+# For each op, a function that allocates CUB's outputs for an input x.
 _CUB_OUTPUTS: Mapping[str, Callable[[torch.Tensor], Sequence[torch.Tensor]]] = {
     "reduce": lambda x: [x.new_empty(1)],
     "scan": lambda x: [torch.empty_like(x)],
@@ -327,7 +327,7 @@ _CUB_OUTPUTS: Mapping[str, Callable[[torch.Tensor], Sequence[torch.Tensor]]] = {
 
 
 class _CubCall(ctypes.Structure):
-    """struct cub_call of cub.cu."""
+    """The struct cub_call of cub.cu."""
 
     _fields_ = [
         *(("temporary", ctypes.c_void_p), ("outputs", ctypes.c_void_p * 2)),
@@ -341,9 +341,9 @@ def make_cub_call(
 ) -> Callable[[], torch.Tensor] | None:
     """Return a function that runs CUB's version of `op` on these CUDA tensors.
 
-    It returns the first output, which has the length of the input for "compact". All
+    The function returns the first output, as long as the input for "compact". All
     calls share their temporary memory. The result is None if CUB has no such function,
-    or if there is no nvcc. Raises RuntimeError if CUB reports an error.
+    or if nvcc is missing. Raises RuntimeError if CUB reports an error.
     """
     if op not in _CUB_OUTPUTS or nvcc() is None:
         return None

@@ -33,7 +33,7 @@ from .race.plot_ladder import plot_ladder
 
 
 def summarize_results() -> str:
-    """Return a Markdown table: our times, the fastest peer's, and the ratios."""
+    """Return a Markdown table of our times, the fastest peers', and the ratios."""
     heads = ["what", "where", "ours", "the fastest peer", "ratio"]
     rows = [*_race_lines(), *_processor_lines(), *_matmul_lines()]
     return f"{write_table(heads, 'llrrr', rows)}\n\n{_describe_ratios()}"
@@ -61,7 +61,7 @@ def _processor_lines() -> list[list[str]]:
 
 
 def _compare_steps(rows: list[Row]) -> list[str]:
-    """Return the cells that compare our fastest training step with PyTorch's."""
+    """Return the table cells that compare our fastest training step with PyTorch's."""
     ours, theirs = (sentences.fastest_row(rows, impl) for impl in ("weft", "torch"))
     name = f"training step, {ours['batch']} images, {ours['precision']}"
     times = [write_duration(row["us"]) for row in (ours, theirs)]
@@ -121,7 +121,7 @@ def block_marks(name: str) -> tuple[str, str]:
 
 
 def replace_block(text: str, name: str, block: str) -> str:
-    """Replace a block between its marks; raises ValueError if a mark is missing."""
+    """Replace a block between its marks; raise ValueError if a mark is missing."""
     first, last = block_marks(name)
     before, has_begin, remainder = text.partition(first)
     _, has_end, after = remainder.partition(last)
@@ -131,7 +131,7 @@ def replace_block(text: str, name: str, block: str) -> str:
 
 
 def renew_blocks(text: str, page: Path) -> str:
-    """Return the text of a page with each of its blocks up to date."""
+    """Return the text of a page with all of its blocks updated."""
     for name, make_block in PAGES[page].items():
         text = replace_block(text, name, make_block())
     return text

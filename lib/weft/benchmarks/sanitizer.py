@@ -1,8 +1,8 @@
 """Run NVIDIA's compute-sanitizer over every rung: `weft check matmul --sanitizer`.
 
 every_rung.cu is a C program that multiplies small integer matrices with each rung and
-compares the results. Each of the sanitizer's tools watches one run of this program, and
-all runs happen at the same time.
+checks the results. Each of the sanitizer's tools watches one run of this program. All
+runs happen at the same time.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def rows(tools: Sequence[str] = TOOLS, rung: str | None = None) -> list[Row]:
 
     In a row, `errors` is a count, or None if the tool did not finish. `rungs` lists the
     rungs with correct results, and `missing` lists the others. Findings are printed.
-    Raises ArgumentError for an unknown tool or rung, or without sanitizer, nvcc or GPU.
+    Raises ArgumentError for an unknown tool or rung, or if there is no sanitizer, nvcc
+    or GPU.
     """
     for tool in tools:
         if tool not in TOOLS:

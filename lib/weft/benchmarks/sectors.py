@@ -1,24 +1,24 @@
-"""Effects that a sector count misses: `python -m weft bench sectors --device cuda`.
+"""Time reads of equal sector counts: `python -m weft bench sectors --device cuda`.
 
-Every row reads the same number of sectors of 32 bytes, each one once, with the same
-number of requests. A row's rung gives the order of the sectors:
+Every row reads the same number of sectors of 32 bytes, each once, with the same number
+of requests. A row's rung names the order of the sectors:
 
-    in order   every sector, every 2nd, 4th ...: `stride` bytes from one to the next
+    in order   every sector, every 2nd or every 4th, ...: one per `stride` bytes
     scattered  runs of `run` bytes of adjacent sectors, spread over a `footprint`
 
 This separates three effects that a count of sectors does not include:
 
     the fetch  if L2 fetches two sectors for a missing one, every 2nd sector in order
                arrives at half the speed of adjacent ones. `fetch` is the context's
-               fetch limit in bytes, a hint that the driver may ignore; `usual` marks
+               fetch limit in bytes, a hint that the driver may ignore. `usual` marks
                the default limit. A limit of 32 should prevent extra fetches
     DRAM rows  if opening a row of DRAM costs time, longer runs become faster up to the
                length of a row, in the smallest footprint
     the TLB    if a footprint has more pages than the TLBs can hold, its short runs
                are slower than those in the smallest footprint
 
-tbs: terabytes of requested sectors per second. On a CPU threads are simulated: the sums
-are checked, but the times do not represent a GPU.
+tbs: terabytes of requested sectors per second. On a CPU, threads are simulated. The
+sums are checked, but the times do not represent a GPU.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from ..timing.timers import bench as time_it
 
 SOURCE = Path(__file__).with_suffix(".cu")
 SECTOR = 32  # bytes per sector
-EACH = 8  # sectors per thread, as in the source
+EACH = 8  # sectors per thread, as in sectors.cu
 THREADS = 256
 WANTED = {"cuda": 1 << 23, "cpu": 1 << 11}  # sectors that a launch reads
 LEAST = {"cuda": 1 << 29, "cpu": 1 << 17}  # bytes of the smallest footprint
-MOST = {"cuda": 1 << 36, "cpu": 1 << 19}  # bytes of the largest footprint that is tried
+MOST = {"cuda": 1 << 36, "cpu": 1 << 19}  # largest footprint to try, in bytes
 ROOM = 0.9  # usable share of the free memory
 RUNS = (1, 2, 4, 8, 32, 256, 2048)  # lengths of runs in sectors
 FETCHES = (32, 64, 128)  # tested fetch limits in bytes
@@ -88,7 +88,7 @@ def note(rows: list[Row]) -> str:
 
 
 def _largest_footprint(where: torch.device) -> int:
-    """Return the bytes of the largest footprint, a power of two that fits in memory."""
+    """Return the bytes of the largest footprint that fits in memory, a power of two."""
     least, most = LEAST[where.type], MOST[where.type]
     if where.type == "cuda":
         most = min(most, int(ROOM * torch.cuda.mem_get_info(where)[0]))
@@ -107,7 +107,7 @@ def _list_footprints(largest: int, target: str) -> list[int]:
 
 
 def _make_contenders(x: torch.Tensor) -> Iterator[tuple[Row, Callable[[], object]]]:
-    """Yield the names and the checked call of each row; all numbers of x must be 1."""
+    """Yield each row's names and its checked call; all elements of x must be 1."""
     target = x.device.type
     kernels = load_cuda(SOURCE.read_text(), target=target, name=SOURCE.name)
     sectors = WANTED[target]
@@ -140,7 +140,7 @@ def _make_contenders(x: torch.Tensor) -> Iterator[tuple[Row, Callable[[], object
 def _fetch_limit(
     where: torch.device, wanted: int | None
 ) -> Iterator[tuple[int | None, bool]]:
-    """Set the L2 fetch limit for the block; yield its value and whether it is usual."""
+    """Set the L2 fetch limit for the block; yield the limit and whether it is usual."""
     if wanted is None:
         yield None, True
         return

@@ -1,8 +1,8 @@
-"""The cost of the Python simulator: `python -m weft bench sim`.
+"""Time the Python simulator: `python -m weft bench sim`.
 
-Four kernels, each with all checks and with none, are compared with Numba's simulator.
-Contenders take turns in a process that has NUMBA_ENABLE_CUDASIM=1. The table does not
-measure kernels: it shows how many threads are practical in a lesson.
+Four kernels run with all checks, without checks, and in Numba's simulator. Contenders
+take turns in a process that has NUMBA_ENABLE_CUDASIM=1. The table does not measure
+kernels. It shows the number of threads that is practical in a lesson.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ Case = tuple[FunctionType, Any, Any, tuple[Any, ...], np.ndarray, np.ndarray, in
 
 
 def make_cases() -> dict[str, Case]:
-    """Return the cases by kernel name, with arguments, expected results and bounds."""
+    """Return cases by kernel name, with arguments, expected results and bounds."""
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((2, N, N), np.float32)
     x = rng.standard_normal(8 * THREADS, np.float32)
@@ -76,7 +76,7 @@ def make_cases() -> dict[str, Case]:
         cases[name] = kernel, square, (16, 16), (c, *flat), *expected, waits
     y = np.full(8, np.nan, np.float32)
     sums = x.reshape(8, THREADS).sum(1, dtype=np.float64)
-    depth = THREADS.bit_length() - 1  # additions that contribute to each number
+    depth = THREADS.bit_length() - 1  # additions in the longest path to a sum
     bound = sum_bound(depth, abs(x).reshape(8, THREADS).sum(1, dtype=np.float64))
     cases["reduction"] = reduction, 8, THREADS, (y, x), sums, bound, 9
     z = np.full(2 * THREADS, np.nan, np.float32)
@@ -86,7 +86,7 @@ def make_cases() -> dict[str, Case]:
 
 
 def rows() -> list[dict[str, Any]]:
-    """Time all contenders. Raises RuntimeError if a result is wrong."""
+    """Time all contenders; raise RuntimeError if a result is wrong."""
     env = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1", "PYTHONWARNINGS": "ignore"}
     process = subprocess.run(
         [sys.executable, "-c", "from weft.benchmarks import sim; sim.run_child()"],

@@ -1,6 +1,6 @@
-"""The cost of CUDA C on the CPU: `python -m weft bench simt`.
+"""Time CUDA C on the CPU: `python -m weft bench simt`.
 
-The table does not measure kernels: it shows whether the CPU target is fast enough for
+The table does not measure kernels. It shows whether the CPU target is fast enough for
 learning and testing.
 """
 
@@ -25,8 +25,8 @@ def rows(repeats: int = 10, fibers: str = "asm") -> list[dict[str, Any]]:
     """Time a kernel without barriers, one with barriers and one with shuffles.
 
     fibers: "asm" or "ucontext". Each row has the usual keys and `ns_per_thread`;
-    matmul_tiled's row also has `gflops`. Raises BuildError without a compiler and
-    RuntimeError if a kernel's result is wrong.
+    matmul_tiled's row also has `gflops`. Raises BuildError if there is no compiler,
+    and RuntimeError if a kernel's result is wrong.
     """
     lib = open_library(fibers)
     cases = add(lib), matmul_tiled(lib), warp_sum(lib)
@@ -55,7 +55,7 @@ def _make_row(
 
 
 def add(lib: ctypes.CDLL) -> Case:
-    """Launch threads that never wait."""
+    """Launch a kernel without barriers."""
     a, b = _make_random(THREADS), _make_random(THREADS)
     c = np.full(THREADS, np.nan, np.float32)
     launch = _make_launcher(lib.simt_add, c, a, b, THREADS)

@@ -4,7 +4,7 @@ The benchmark runs notebooks/programs/streams.cu, lesson 06's program, several t
 Parts of an array are copied to the device, changed and copied back. The array is in
 pageable or in pinned memory, and the copies use one stream or several. With --device
 cuda, nvcc compiles the program. On a CPU, a copy is a memcpy and a stream is a list.
-The results are checked, but the times do not represent a GPU.
+The results are then checked, but the times do not represent a GPU.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..timing.timers import summarize
 from ..toolchain.build import find_tool
 
 PROGRAM = ROOT / "notebooks" / "programs" / "streams.cu"
-RUNS = 15  # runs of the program, each of which yields one sample
+RUNS = 15  # runs of the program; each run yields one sample
 LINE = re.compile(
     r"(\w+) +1 stream +([\d.]+) ms, (\d+) streams +([\d.]+) ms, wrong (\d+)"
 )

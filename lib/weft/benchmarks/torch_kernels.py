@@ -1,4 +1,4 @@
-"""The kernels of PyTorch's own training step: `python -m weft bench torch-kernels`.
+"""Time the kernels of PyTorch's training step: `python -m weft bench torch-kernels`.
 
 The step is an eager step of the MNIST model's twin, in fp32 and in tf32. torch.profiler
 reads each kernel's time from CUPTI. On a machine without a GPU, lesson 07c shows

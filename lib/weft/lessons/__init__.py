@@ -4,12 +4,12 @@ maker       writes the notebooks from their sources: `make notebooks`
 course      the tables of lessons, the cells that `make notebooks` adds, and links to
             the glossary's entries
 progress    the reader's progress through the course
-first_cell  the first cell of each notebook, and its work on Colab and Kaggle
+first_cell  the first cell of each notebook, which fetches the lab on Colab and Kaggle
 exercises   the check below an exercise, and matrices to multiply
 grading     grades a submitted lesson, writes a lesson as an assignment for nbgrader,
             and lists the names that a cell assigns and uses
-race_rows   lesson 15b: reads, prints and draws measured training steps
-bandwidth   bytes and times over the floor, and sums (lessons 09a to 09d)
+race_rows   reads, prints and draws measured training steps (lesson 15b)
+bandwidth   compares bytes and times with the floor, and draws sums (09a to 09d)
 ladder/     the steps from rung to rung of matmul
 widgets/    live pictures: paint, a canvas, a guess beside its answer
 """

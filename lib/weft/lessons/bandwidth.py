@@ -1,4 +1,4 @@
-"""Functions of lessons 09a to 09d: rungs of bytes, counted and timed over their floor.
+"""Count and time rungs relative to their floor, for lessons 09a to 09d.
 
     rows = count_rungs("transpose", ["naive", "tiled"], 256)
     draw_ruler(rows)                                    a bar over the floor per rung
@@ -6,14 +6,15 @@
     mine.check(); rows.append(mine.count(256))
     draw_ruler(time_ops(4096))                          the ops on this processor
     count_histograms(["shared"], {"noise": noise})      rungs and bytes of your own
-    count_owners(["online", "warp_a_row"])              softmaxes of several lengths
-    draw_sums(sums, exact, bounds)                      sums beside the exact one
+    count_owners(["online", "warp_a_row"])              softmax, several row lengths
+    draw_sums(sums, exact, bounds)                      distances from the exact sum
 
-The floor of an op is its bytes, each input read once and each output written once. The
-floor of its time is that number, divided by the rate of this machine's fastest copy.
+The floor of an op is the number of bytes that it moves if it reads each input once and
+writes each output once. The floor of its time is that number, divided by the rate of
+this machine's fastest copy.
 
-The copy of a rung keeps the names of the rung's functions. It is compiled in place of
-the rung's file, with the op's other files, into a library of its own.
+The copy of a rung keeps the names of the rung's functions. It replaces the rung's file
+when the op's files are compiled into a separate library.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ GPU_SIDE = 8192  # side of the matrices on a GPU
 LONGEST = 100  # bars up to this multiple of the floor are drawn whole
 SECONDS = 0.4  # time limit of a measurement
 
-Calls = dict[tuple[str, str], Callable[[], object]]  # by the op and whoever computes it
+Calls = dict[tuple[str, str], Callable[[], object]]  # by the op and its implementation
 
 
 def count_rungs(op: str, rungs: Sequence[str], size: int) -> list[Row]:
@@ -68,10 +69,10 @@ def count_rungs(op: str, rungs: Sequence[str], size: int) -> list[Row]:
 
 
 def count_histograms(rungs: Sequence[str], data: Mapping[str, np.ndarray]) -> list[Row]:
-    """Count the traffic of the histogram's rungs for given bytes, without a GPU.
+    """Count the traffic of the histogram's rungs on the given data, without a GPU.
 
-    data: by name, bytes (n), uint8, not empty. Each row also has data, the name, and
-    conflicts, the bank conflicts per byte. Raises ArgumentError for other arrays.
+    data: arrays (n) of uint8 by name, not empty. Each row also has "data", the name,
+    and "conflicts", the bank conflicts per byte. Raises ArgumentError for other arrays.
     """
     spec, lib = find_op("histogram"), native.library("histogram", "cpu")
     watched, rows = load_watched_library("histogram"), []
@@ -91,7 +92,7 @@ def count_histograms(rungs: Sequence[str], data: Mapping[str, np.ndarray]) -> li
 
 
 def time_ops(side: int) -> list[Row]:
-    """Time copy, transpose and sum of side x side floats on this machine's processor.
+    """Time a copy, a transpose and a sum of side x side floats on this processor.
 
     Each row has op, impl, us (the median), waited (the time without a core, as a share
     of the work), bytes, gbs (10^9 bytes per second) and over_floor. Raises
@@ -119,7 +120,7 @@ def time_ops(side: int) -> list[Row]:
 def list_copies(x: torch.Tensor, y: torch.Tensor) -> Calls:
     """Return calls that copy x into y, for time_calls().
 
-    They write into existing memory: new pages take longer than the copy.
+    They write into existing memory, since new pages would take longer than the copy.
     """
     numbers, target = x.numpy(), y.numpy()
     return {
@@ -130,10 +131,10 @@ def list_copies(x: torch.Tensor, y: torch.Tensor) -> Calls:
 
 
 def time_calls(nbytes: int, calls: Calls) -> list[Row]:
-    """Time calls of ops by (op, who computes it); one op must be "copy".
+    """Time calls of ops by (op, implementation); one op must be "copy".
 
-    nbytes: of the input; all ops but reduce write as much. Returns rows like
-    time_ops().
+    nbytes: bytes of the input; all ops but reduce write as much. Returns rows like
+    those of time_ops().
     """
     rows = [_time_op(*names, call, nbytes) for names, call in calls.items()]
     fastest = max(row["gbs"] for row in rows if row["op"] == "copy")
@@ -143,10 +144,10 @@ def time_calls(nbytes: int, calls: Calls) -> list[Row]:
 def list_gpu_rungs(op: str, size: int = 0) -> list[Row]:
     """List copies and the rungs of an op, timed on a GPU.
 
-    op: one of GPU_RUNS. size: the op's varying size (the Bench of its Op); 0 means
-    the largest one with rows. If there is no GPU, the rows are committed results, with
-    the key elsewhere: the cards and the dates. The keys are those of time_ops(), with
-    rung instead of waited. Raises ArgumentError for another op.
+    op: one of GPU_RUNS. size: the op's varying size (the Bench of its Op); 0 selects
+    the largest one with rows. If there is no GPU, the rows are committed results. Their
+    key "elsewhere" contains the cards and the dates. The keys are those of time_ops(),
+    with "rung" instead of "waited". Raises ArgumentError for another op.
     """
     if op not in GPU_RUNS:
         raise ArgumentError(f"list_gpu_rungs: {op!r} is not one of {[*GPU_RUNS]}")
@@ -187,9 +188,9 @@ GPU_RUNS: dict[str, tuple[Callable[[int], list[Row]], Sequence[str]]] = {
 
 
 def _select(rows: Sequence[Row], op: str, size: int) -> list[Row]:
-    """Return the copies and the op's rows of one size, or else of the largest one.
+    """Return the rows of copies and of the op for `size`, or for the largest size.
 
-    The largest size is larger than any cache.
+    The largest arrays do not fit into any cache.
     """
     name = "rows" if op == "transpose" else find_op(op).bench.size
     sizes = [row.get(name, row.get("count", 0)) for row in rows]
@@ -208,7 +209,7 @@ def call_op(op: str, *arguments: Any) -> Callable[[], object]:
 
 
 def _time_op(op: str, impl: str, call: Callable[[], object], nbytes: int) -> Row:
-    """Time one call. nbytes: of the input; all but the sum write as much."""
+    """Time one call. nbytes: bytes of the input; all ops but the sum write as much."""
     moved = nbytes if op == "reduce" else 2 * nbytes
     timing = bench(call, device="cpu", seconds=SECONDS).timing
     us = timing.median
@@ -236,7 +237,7 @@ def _draw_bars(ax: Axes, rows: Sequence[Row]) -> None:
         value, colour = min(row["over_floor"], end), COLOURS[row["op"]]
         look = kit.bar_look(colour, here=not row.get("elsewhere"))
         ax.barh(place, value, height=0.62, **look)
-        # The text of a bar below the floor is to the right of the floor's line.
+        # If a bar is below the floor, its text is to the right of the floor's line.
         kit.label_beside(ax, _write_value(row, end), (max(value, 1), place))
     kit.name_lines(ax, [f"{row['op']}, {_name_row(row)}" for row in rows])
     ax.axvline(1, label="the floor", **kit.reference_line())
@@ -249,7 +250,7 @@ def _draw_bars(ax: Axes, rows: Sequence[Row]) -> None:
 
 
 def _find_end(values: Sequence[float]) -> float:
-    """Return the value at which longer bars end, since they would dwarf the others."""
+    """Return the value at which longer bars are cut; they would dwarf the others."""
     return 1.4 * max((value for value in values if value <= LONGEST), default=LONGEST)
 
 
@@ -264,7 +265,7 @@ def _write_value(row: Row, end: float) -> str:
 
 
 def _name_row(row: Row) -> str:
-    """Return the rung's name, or who computed the row."""
+    """Return the name of the row's rung or implementation."""
     if row.get("impl") == "cub":
         return "CUB"
     if row.get("impl") != "torch":
@@ -274,14 +275,14 @@ def _name_row(row: Row) -> str:
 
 # ---- rows ----------------------------------------------------------------------------
 
-LENGTHS = (32, 128, 1024, 4096, 16_384, 65_536, 262_144)  # columns of a row
+LENGTHS = (32, 128, 1024, 4096, 16_384, 65_536, 262_144)  # numbers of columns
 
 
 def time_softmax(rows: int, cols: int) -> list[Row]:
-    """Time copy and softmax of rows x cols floats on this machine's processor.
+    """Time a copy and a softmax of rows x cols floats on this machine's processor.
 
-    Returns rows like time_ops() of lesson 09a: NumPy's softmax in three passes,
-    PyTorch's, and Weft's plain C. Raises ArgumentError for sizes below 1.
+    Returns rows like those of time_ops(), for NumPy's softmax in three passes,
+    PyTorch's, and Weft's in plain C. Raises ArgumentError for sizes below 1.
     """
     if rows < 1 or cols < 1:
         raise ArgumentError(f"time_softmax({rows}, {cols}): both must be at least 1")
@@ -307,8 +308,8 @@ def time_softmax(rows: int, cols: int) -> list[Row]:
 def count_owners(rungs: Sequence[str], lengths: Sequence[int] = LENGTHS) -> list[Row]:
     """Count the traffic of softmax's rungs for rows of several lengths.
 
-    For each length, the rows have about 65,536 numbers in total, or there is a single
-    longer row. The rows are in the order of `lengths` and, within each, of `rungs`.
+    For each length, the matrix has about 65,536 numbers, or it is a single longer row.
+    The results are in the order of `lengths` and, within each, of `rungs`.
     """
     rows = counted.rows("softmax", lengths, rungs)
     found = {(row["cols"], row["rung"]): row for row in rows}
@@ -327,13 +328,13 @@ def draw_sums(
 
     sums: by order, the float32 sums of the same numbers. exact: their sum without
     rounding. bounds: by order, the largest error that theory allows, above 0. Raises
-    ArgumentError if the two have different orders.
+    ArgumentError if sums and bounds have different orders.
     """
     if sums.keys() != bounds.keys() or not sums:
         names = f"{', '.join(sums)} and bounds of {', '.join(bounds)}"
         raise ArgumentError(f"draw_sums: sums of {names}")
     errors = {name: [abs(float(s) - exact) for s in sums[name]] for name in sums}
-    # A logarithmic axis has no place for an error of 0.
+    # A logarithmic axis cannot show an error of 0.
     least = min((e for row in errors.values() for e in row if e), default=1.0) / 4
     with figure(9, 1.1 + 0.75 * len(sums)) as ax:
         for place, (name, row) in enumerate(errors.items()):
@@ -349,7 +350,7 @@ def _draw_errors(ax: Axes, place: int, errors: Sequence[float], bound: float) ->
     """Draw a row of errors, one dot per sum, and the bound as a dashed line."""
     colour = SUM_COLOURS[place % len(SUM_COLOURS)]
     for number, error in enumerate(errors):
-        height = place + 0.05 * (number - len(errors) / 2)  # keeps equal errors apart
+        height = place + 0.05 * (number - len(errors) / 2)  # separates equal errors
         kit.draw_dot(ax, (error, height), colour, here=True, size=6)
     ax.plot([bound, bound], [place - 0.35, place + 0.35], **kit.reference_line())
     kit.label_beside(ax, f"bound: {_write_number(bound)}", (bound, place))
@@ -363,9 +364,9 @@ def _write_number(value: float) -> str:
 
 
 def time_scans(count: int) -> list[Row]:
-    """Time copy and running sums of `count` floats on this machine's processor.
+    """Time a copy and running sums of `count` floats on this machine's processor.
 
-    Returns rows like time_ops(): NumPy, PyTorch and Weft's plain C. Raises
+    Returns rows like those of time_ops(), for NumPy, PyTorch and Weft's plain C. Raises
     ArgumentError for a count below 1.
     """
     if count < 1:
@@ -384,15 +385,15 @@ def time_scans(count: int) -> list[Row]:
 # ---- a reader's copy of a rung -------------------------------------------------------
 
 ESSAY = re.compile(r"\A/\*.*?\*/\n", re.S)
-INCLUDE = re.compile(r'#include "([\w.]+)"')  # a header beside the file
+INCLUDE = re.compile(r'#include "([\w.]+)"')  # a header in the same folder
 
 
 def copy_rung(op: str, name: str, path: str | Path) -> OwnRung:
     """Copy the file of an op's rung to `path`, without the essay at its top.
 
     op: an op with a folder of rungs, such as "transpose". name: a rung, such as
-    "padded". Overwrites an existing file. Raises ArgumentError if there is no such
-    file, if `path` is a file of the lab, or if it does not end in .cu.
+    "padded". Overwrites an existing file. Raises ArgumentError if no such file
+    exists, if `path` is a file of the lab, or if it does not end in .cu.
     """
     original, path = _find_file(op, name), Path(path)
     if path.suffix != ".cu":
@@ -418,7 +419,7 @@ def _find_file(op: str, name: str) -> Path:
 
 
 class OwnRung:
-    """A copy of a rung. op, name: the op and the original's name; path: the copy."""
+    """A copy of the rung `name` of `op`. path: the file of the copy."""
 
     def __init__(self, op: str, name: str, path: Path) -> None:
         self.op, self.name, self.path = op, name, path

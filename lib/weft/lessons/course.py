@@ -5,11 +5,11 @@ The text of a lesson or a puzzle has links such as [threads](glossary.ipynb#thre
 
     [threads](glossary.ipynb#cell-id=thread "One run of a kernel, for one place ...")
 
-with the first sentence of the entry as the link's title, which appears under the mouse.
-Each entry ends with the lessons that link to it. An entry is a cell whose id is the
-term. JupyterLab finds #cell-id= among all cells of a notebook. It finds any other
-anchor only among the cells that it has drawn. In a long notebook that was just opened,
-these are the first ones. nbconvert gives each cell of a page this id.
+with the first sentence of the entry as the link's title, which a browser shows when the
+mouse is over the link. Each entry ends with the lessons that link to it. An entry is a
+cell whose id is the term. JupyterLab finds #cell-id= among all cells of a notebook. It
+finds any other anchor only among the cells that it has drawn. After it opens a long
+notebook, these are only the first cells. nbconvert gives each cell of a page this id.
 
 The folder notebooks/sources, sorted by name, is the list of lessons. `make notebooks`
 adds two cells to each lesson: the time that it takes, below the head, and the link to
@@ -17,8 +17,8 @@ the next lesson, at the end.
 
 puzzles/lessons.py defines the kinds of sections, and the minutes. `make notebooks`
 copies a section's tag to its other cells, so that slides can omit them. It also writes
-what other programs read in a cell's metadata: Jupyter's slideshows, and JupyterLab,
-which folds the code of a cell with the tag "plumbing".
+metadata of cells for other programs: Jupyter's slideshows, and JupyterLab, which folds
+the code of a cell with the tag "plumbing".
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ NEARBY = re.compile(
 
 
 def lead_to_web(cells: Iterable[NotebookNode]) -> None:
-    """Make links absolute, for a notebook in Colab, which has no other files.
+    """Make links absolute for a notebook in Colab, where other files are missing.
 
     Lessons open in Colab, terms of the glossary on the site, and files on GitHub.
     """
@@ -148,7 +148,7 @@ def places_in(cells: Iterable[NotebookNode]) -> set[str]:
 
 
 def complete_links(glossary: NotebookNode, lessons: Iterable[Lesson]) -> None:
-    """Make each entry's term its cell id, and append links to lessons that use it."""
+    """Set each entry's cell id to its term, and append links to lessons that use it."""
     linked = {lesson: places_in(lesson.source.cells) for lesson in lessons}
 
     def add_lessons(entry: re.Match[str]) -> str:
@@ -243,7 +243,7 @@ def strip(cells: list[NotebookNode]) -> list[NotebookNode]:
 
 
 def _set_kind(cell: NotebookNode, kind: str) -> None:
-    """Make a cell's kind its last tag; a cell of the core has no such tag."""
+    """Append a cell's kind as its last tag; a cell of the core gets no such tag."""
     tags = [t for t in cell.metadata.get("tags", []) if t not in (DEEPER, PRACTICE)]
     tags += [kind] if kind != CORE else []
     cell.metadata = nbformat.from_dict({"tags": tags} if tags else {})
@@ -279,7 +279,7 @@ def add_slides(notebook: NotebookNode) -> None:
 def find_slide_type(cell: NotebookNode, kind: str) -> str:
     """Return a cell's type in Jupyter's slideshows; "" if it continues a slide.
 
-    Sections beyond the core, and subsections, are below the last slide of the core.
+    Sections beyond the core, and subsections, appear below the last slide of the core.
     """
     tags, puzzle = cell.metadata.get("tags", []), PUZZLE.fullmatch(cell.id)
     if is_first(cell) or GENERATED in tags or (puzzle and puzzle["part"] == "help"):
@@ -302,9 +302,9 @@ def fill_tables(notebook: NotebookNode, lessons: Sequence[Lesson]) -> None:
 def _count_section_minutes(
     notebook: NotebookNode, lesson: Lesson, section: Section
 ) -> float:
-    """Return the minutes of a section's cells, counted in the source.
+    """Return the minutes that a section's cells take, estimated from the source.
 
-    All lines of the answers count, although the reader sees stubs.
+    All lines of the answers count, although the reader's notebook has stubs.
     """
     source = {cell.id: cell for cell in lesson.source.cells}
     cells = notebook.cells[section.start : section.end]
@@ -312,7 +312,7 @@ def _count_section_minutes(
 
 
 def length_of(lesson: Lesson) -> str:
-    """Return a sentence about the time that a lesson takes."""
+    """Return a sentence with the time that a lesson takes."""
     core, deeper, practice = (lesson.minutes[k] for k in (CORE, DEEPER, PRACTICE))
     parts = [f"sections marked *Deeper* take {deeper:.0f} more"] if deeper >= 1 else []
     parts += [f"practice takes {practice:.0f}"] if practice >= 1 else []

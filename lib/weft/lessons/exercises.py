@@ -42,7 +42,7 @@ def product(m: int, n: int, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]
 def close(c: np.ndarray, a: np.ndarray, b: np.ndarray) -> bool:
     """Return whether c is a @ b within float32's rounding, for any order of the sums.
 
-    The bound is 1.01 k 2^-24 (|a| @ |b|) for k products (Higham, Accuracy and
+    The bound for k products is 1.01 k 2^-24 (|a| @ |b|) (Higham, Accuracy and
     Stability of Numerical Algorithms, section 3.1).
     """
     exact = a.astype(np.float64) @ b
@@ -59,9 +59,9 @@ def exercise(answer: Callable[..., Any], check: Callable[[Any], None]) -> None:
 
     If the answer raises NotImplementedError, it is not solved yet, and the notebook
     continues; under WEFT_GRADE=1, NotSolved is raised. A wrong answer raises the
-    check's error, whose message is shown first. An answer whose numbers are right but
-    whose launches have findings is wrong, too. The kernel of a cell runs watched on the
-    CPU before each launch on a GPU, where its fault would end the process.
+    check's error, whose message is shown first. An answer is also wrong if its numbers
+    are right but its launches have findings. Before each launch on a GPU, a cell's
+    kernel runs watched on the CPU, since a fault on the GPU would end the process.
     """
     is_kernel = isinstance(answer, Kernel)
     guard = rehearsals(answer) if is_kernel else contextlib.nullcontext()
@@ -102,14 +102,14 @@ class FromC:
         with tempfile.TemporaryDirectory(prefix="weft_") as folder:
             library = f"{folder}/lib{self.__name__}.so"
             _compile_library(self.path, library)
-            self._library = ffi.dlopen(library)  # this object keeps the library open
+            self._library = ffi.dlopen(library)  # keep the library open
         return getattr(self._library, self.__name__)
 
 
 def from_c(path: str | Path, declaration: str) -> FromC:
     """Return the function that a C file defines, for exercise().
 
-    declaration: for cffi, such as "void swap(float *a, float *b)". If the file
+    declaration: in cffi's syntax, such as "void swap(float *a, float *b)". If the file
     contains `#error not solved yet`, a call raises NotImplementedError. If it does
     not compile, a call raises RuntimeError with the compiler's messages.
     """
@@ -130,7 +130,7 @@ def _compile_library(path: Path, library: str) -> None:
 
 def _check_apart(answer: FromC, check: Callable[[Any], None]) -> None:
     """Run check(answer) in a child process; print its output and raise its error."""
-    answer.function  # noqa: B018  compiled here, where its warnings are seen
+    answer.function  # noqa: B018  compiles here, to show warnings
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
     child = context.Process(target=_run_check, args=(answer, check, theirs))

@@ -1,12 +1,12 @@
 """The first code cell of every notebook.
 
 Colab and Kaggle open a notebook without the lab. There, the cell downloads the lab and
-calls prepare_notebook() of commands/environment.py. Elsewhere, a notebook kernel that
-has no lab is the wrong one, and the cell names the right one.
+calls prepare_notebook() of commands/environment.py. Elsewhere, a notebook kernel
+without the lab is the wrong one, and the cell names the right one.
 
-The cell downloads the version that its notebook belongs to, so that a copy of the
-notebook continues to work. RELEASE records the version: a tag, or a commit before the
-one that contains the notebook, since a notebook cannot contain its own commit's name.
+The cell downloads the version to which its notebook belongs, so that a copy of the
+notebook continues to work. RELEASE records the version. It is a tag, or a commit before
+the notebook's own, since a notebook cannot contain the name of its own commit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-if __name__ == "__main__":  # an older notebook's copy runs this file
+if __name__ == "__main__":  # older notebooks run this file
     script = Path(__file__).parents[1] / "commands" / "environment.py"
     runpy.run_path(str(script))["prepare_notebook"]()
     raise SystemExit

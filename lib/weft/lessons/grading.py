@@ -2,16 +2,16 @@
 
     grade("alice_02a_shared_memory.ipynb")    a Grade: points, verdicts, failing cases
 
-Only the cells with answers are taken from the submission; every other cell, and each
-check, is the lab's. Each answer runs in a process of its own on the CPU target, with
-limits of time and memory. The lab's cells that the answer and its check need run first.
-Afterwards the lab's names have their old values again. An answer that replaces a
-function of Python, NumPy or the lab is refused.
+Only the cells with answers come from the submission. All other cells, and the checks,
+are the lab's. Each answer runs in a separate process on the CPU target, with limits on
+time and memory. The lab's cells that the answer and its check need run first. The lab's
+names then get their old values again. An answer that replaces a function of Python,
+NumPy or the lab is refused.
 
 The answers run with your permissions, and code that attacks its own process on purpose
 may forge a verdict. Grade strangers' work in a container.
 
-commands/graded_process.py is the program in which the answers run.
+commands/graded_process.py is the program that runs the answers.
 
 write_assignment() writes a lesson as an assignment for nbgrader, which reads the same
 marks of answers as the lab (### BEGIN SOLUTION). Each answer becomes a cell that
@@ -47,9 +47,9 @@ from ..puzzles.lessons import PUZZLE, Lesson, list_lessons
 
 SOLVED, UNSOLVED, WRONG = "solved", "not solved yet", "wrong"
 STOPPED, MISSING = "stopped", "missing"
-IMPORTS = "from utils import *"  # the first line of a lesson's cell of imports
+IMPORTS = "from utils import *"  # first line of a lesson's import cell
 WRITTEN = re.compile(r"%%writefile .*?(?P<file>[\w.]+)$", re.M)
-SECONDS, MEMORY = 120, 4.0  # the limits of an answer: seconds, and GB of new memory
+SECONDS, MEMORY = 120, 4.0  # limits of an answer: time, and GB of new memory
 
 
 @dataclass(frozen=True)
@@ -98,12 +98,12 @@ class Grade:
 
     @property
     def points(self) -> float:
-        """The sum of the awarded points."""
+        """Return the sum of the awarded points."""
         return sum(mark.points for mark in self.marks)
 
     @property
     def of(self) -> float:
-        """The sum of the available points."""
+        """Return the sum of the available points."""
         return sum(mark.of for mark in self.marks)
 
     def json(self) -> dict[str, Any]:
@@ -143,9 +143,9 @@ def grade(
     """Grade a submitted notebook of a lesson.
 
     student: the name in the grade; by default, the file's name without the lesson's.
-    points: points by task, 1 for others. seconds, memory (GB): the limits of an answer.
-    Raises ArgumentError for a file that is not a notebook or belongs to no lesson, and
-    for points of an unknown task.
+    points: points by task; other tasks have 1. seconds, memory (GB): the limits of an
+    answer. Raises ArgumentError for a file that is not a notebook or belongs to no
+    lesson, and for points of an unknown task.
     """
     path = Path(path)
     submission = _read_notebook(path)
@@ -249,7 +249,7 @@ def _read_notebook(path: Path) -> Any:
         notebook = nbformat.read(path, as_version=4)
     except FileNotFoundError:
         raise ArgumentError(f"{path}: there is no such notebook") from None
-    except Exception as error:  # a broken file may raise many kinds of exceptions
+    except Exception as error:  # a broken file may raise many kinds of errors
         reason = str(error).partition("\n")[0][:200]
         raise ArgumentError(f"{path} is not a notebook: {reason}") from None
     return notebook
@@ -317,12 +317,12 @@ def _run_answers(
 
 def _make_environment(folder: str) -> dict[str, str]:
     paths = [str(ROOT / "lib"), str(ROOT), os.environ.get("PYTHONPATH", "")]
-    kept = Path(folder) / "kept"  # the teacher's own progress must not change
+    kept = Path(folder) / "kept"  # preserves the teacher's own progress
     kept.mkdir()
     return os.environ | {
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
         **{"WEFT_GRADE": "1", "WEFT_SMALL": "1", store.KEEP: str(kept)},
-        # A fork cannot use a GPU, nor the threads of OpenMP, that its parent started.
+        # A forked process cannot use its parent's GPU context or OpenMP threads.
         **{"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "MPLBACKEND": "agg"},
     }
 
@@ -341,13 +341,14 @@ export_cell: false
 check_all_cell: false
 """
 MARKED = re.compile(r"^.*### (BEGIN|END) SOLUTION.*\n?", re.M)  # nbgrader's marks
-LEFT_OUT = {"mistakes", "spellings"}  # tags of cells that readers do not see
+LEFT_OUT = {"mistakes", "spellings"}  # tags of cells that readers do not get
 
 
 def write_assignment(name: str, path: Path, points: Mapping[str, float]) -> int:
     """Write nbgrader's assignment for a lesson ("02a"); return the number of tasks.
 
-    points: points by task, 1 for others. Raises ArgumentError for an unknown lesson.
+    points: points by task; other tasks have 1. Raises ArgumentError for an unknown
+    lesson.
     """
     lesson = _find_assigned(name)
     tasks = list_tasks(lesson)
@@ -359,10 +360,11 @@ def write_assignment(name: str, path: Path, points: Mapping[str, float]) -> int:
 
 
 def write_otter(name: str, path: Path, points: Mapping[str, float]) -> int:
-    """Write the notebook from which `otter assign` makes an assignment and its grader.
+    """Write the notebook that `otter assign` turns into an assignment and its grader.
 
     Its questions have the lab's answers as solutions, the lesson's stubs as prompts and
-    the lab's checks as tests. Arguments, result and errors are write_assignment()'s.
+    the lab's checks as tests. Arguments, result and errors are those of
+    write_assignment().
     """
     lesson = _find_assigned(name)
     tasks = list_tasks(lesson)
@@ -416,7 +418,7 @@ def _mark_task(task: Task, cells: Mapping[str, Any], points: float) -> None:
 
 
 def _make_question(task: Task, stub: Any, points: float) -> Iterator[Any]:
-    """Yield otter's cells of a task.
+    """Yield the cells of a task for otter.
 
     The solution is Python even for CUDA C, because otter's marks are Python comments.
     The test runs the check's Python among the submission's names, as a cell would.

@@ -1,7 +1,7 @@
 """`make notebooks`: write the lessons from their sources.
 
 The source of each lesson, and of the glossary, is notebooks/sources/NN_topic.md. It is
-MyST Markdown, which jupytext reads. Text is plain Markdown; a cell of code is a block
+MyST Markdown, which jupytext reads. Text is plain Markdown. A cell of code is a block
 
     ```{code-cell}
     :tags: [exercise]
@@ -14,13 +14,13 @@ the tags of the second: `+++ {"tags": ["deeper"]}`.
 
 From the source, `make notebooks` writes notebooks/NN_topic.ipynb, which readers open.
 If the lesson has exercises or puzzles, notebooks/solutions/NN_topic.ipynb contains the
-answers. notebooks/colab/NN_topic.ipynb is for Colab, which shows a notebook without the
-files beside it: its links lead to other notebooks in Colab, and to the site. All are
-committed, since GitHub and Colab show them from the repository.
+answers. notebooks/colab/NN_topic.ipynb is for Colab, which opens a notebook without its
+neighbors. Its links lead to other notebooks in Colab, and to the site. All notebooks
+are committed, since GitHub and Colab show them from the repository.
 
 You may also edit a lesson in Jupyter: change and save the notebook with the answers.
 The following command writes your changes into the source, and then writes every
-notebook. It drops outputs, and overwrites changes in the source.
+notebook. The command drops outputs, and overwrites changes in the source.
 
     python -m weft.lessons.maker --from notebooks/solutions/NN_topic.ipynb
 
@@ -35,9 +35,9 @@ lengths, the links between lessons, and a section's tag in each cell (course.py)
 is the heading above the cell and the cell's number below that heading. The id of a
 glossary entry or of a puzzle's cell is its name.
 
-An exercise in a source is, in this order:
+An exercise in a source consists of these parts, in this order:
 
-1. Text that states the problem, under a ### heading.
+1. Text that describes the problem, under a ### heading.
 2. A code cell with the tag "exercise": the whole answer. Two marks enclose the part
    that the reader writes, in Python and in C under a cell magic; puzzles/catalogue.py
    shows both. In the reader's cell, `raise NotImplementedError` replaces that part. In
@@ -67,21 +67,21 @@ names of puzzles or of groups:
 
     <!-- puzzles: map zip -->
 
-`make notebooks` writes their cells below it, with the tag "puzzle": with the answers in
-the solutions, and with the stubs for the reader.
+`make notebooks` writes their cells below it, with the tag "puzzle". In the solutions,
+the cells contain the answers, and in the reader's notebook the stubs.
 
 More tags serve lecturers and web pages:
 
-    plumbing  JupyterLab folds the code, pages fold it, and slides have only its output
+    plumbing  JupyterLab folds the code, pages fold it, and slides show only its output
     slide     the cell begins a slide, as each heading does
-    step      the cell appears at a key press; code is walked through by paragraphs
+    step      the cell appears at a key press, and its code paragraph by paragraph
     notes     the text appears only in the speaker's view
     skip      slides omit the cell
 
 No later cell may use the definitions of an exercise or a puzzle, since the reader may
-not have solved it. tests/lessons/test_notebooks.py runs all of this, with smaller sizes
-where utils.size(full, small) gives them. Each ## section starts from the cells above
-the first.
+not have solved it. tests/lessons/test_notebooks.py runs all cells, with smaller sizes
+where utils.size(full, small) supplies them. Each ## section starts from the cells above
+the first section.
 """
 
 from __future__ import annotations
@@ -119,10 +119,10 @@ SOURCES = NOTEBOOKS / "sources"
 FOR_COLAB = NOTEBOOKS / "colab"
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 METADATA = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
-# With this metadata, Colab starts a machine with a T4, if one is free.
+# With this metadata, Colab starts a machine with a T4 if one is available.
 COLAB_METADATA = {"accelerator": "GPU", "colab": {"gpuType": "T4", "provenance": []}}
 FORM = {"extension": ".md", "format_name": "myst", "format_version": 0.13}
-# The metadata of a source, which Jupyter can also open as a notebook.
+# Metadata of a source, with which Jupyter can open it as a notebook.
 TEXT_METADATA = {"jupytext": {"text_representation": FORM}, "kernelspec": KERNEL}
 
 
@@ -210,7 +210,7 @@ def _is_written(cell: NotebookNode) -> bool:
 
 
 def clean(notebook: NotebookNode, answered: bool = True) -> NotebookNode:
-    """Return a copy without outputs, and with new cells for its puzzles.
+    """Return a copy without outputs, with new cells for its puzzles.
 
     answered: whether these cells contain the answers.
     """
@@ -233,7 +233,7 @@ def _expand_puzzles(
 
 
 def folded(answer: str) -> str:
-    """Return the answer as Markdown."""
+    """Return the answer as a Markdown code block."""
     text = remove_marks(answer)
     magic, _, body = text.partition("\n")
     if magic.startswith("%%"):
@@ -300,7 +300,7 @@ def files() -> Iterator[tuple[Path, str]]:
         for name, source in sources.items()
     ]
     for lesson in lessons:
-        course.fill_tables(lesson.source, lessons)  # the counted minutes include tables
+        course.fill_tables(lesson.source, lessons)  # the minutes include the tables
     course.complete_links(terms, lessons)
     glossary = _finish(clean(terms), definitions)
     yield course.GLOSSARY, text_of(glossary)

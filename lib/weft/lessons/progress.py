@@ -133,7 +133,7 @@ def _render_row(row: LessonRow) -> str:
 
 
 def _draw_bar(row: LessonRow) -> str:
-    """Return a bar that is filled up to the lesson's share, and the counts below it."""
+    """Return a bar filled up to the lesson's share, with the counts below it."""
     if not str(row):
         return ""
     width, height = 120, 8
@@ -148,7 +148,7 @@ def _draw_bar(row: LessonRow) -> str:
     return f'{image}<div style="font-size:11px;opacity:.8">{row}</div>'
 
 
-# ---- another folder for files a user would miss -------------------------------------
+# ---- another folder for files that a user wants to keep -----------------------------
 
 DRIVE = Path("/content/drive")  # where Colab mounts the user's Drive
 TUNED, KERNELS = "tuned", "kernels"
@@ -163,9 +163,9 @@ def keep(folder: str | Path) -> None:
     Colab deletes its disk after a session. From this call on, the lab reads and writes
     these small files in `folder`, which is created if only its last part is missing.
     Existing records of both places are joined; nothing is lost. Kernels that
-    `%%cuda --save` wrote return to the checkout; if both places have one, the newer
-    one wins, and the other remains in `folder` as NAME.old.cu. Compiled code stays in
-    the cache. Call keep() again in each new session, or set WEFT_KEEP.
+    `%%cuda --save` wrote return to the checkout. If both places have a version, the
+    newer one wins, and the older one remains in `folder` as NAME.old.cu. Compiled code
+    stays in the cache. Call keep() again in each new session, or set WEFT_KEEP.
 
     Raises CannotWrite if the folder cannot be used, e.g. without a mounted Drive.
     """
@@ -173,7 +173,7 @@ def keep(folder: str | Path) -> None:
     _check_target(target)
     before = os.environ.get(store.KEEP, "")
     source = target
-    with contextlib.suppress(store.CannotWrite):  # an earlier drive may be gone
+    with contextlib.suppress(store.CannotWrite):  # the old folder may be missing
         source = store.kept_folder()
     tuned = source / TUNED if before else store.cache_folder(TUNED)
     try:
@@ -184,7 +184,7 @@ def keep(folder: str | Path) -> None:
         os.environ[store.KEEP] = before
         raise
     os.environ[store.KEEP] = str(target)
-    for path in source.glob("*.json"):  # records of modules that were not imported
+    for path in source.glob("*.json"):  # including modules not imported yet
         _copy_missing(path, target / path.name)
     for path in tuned.glob("*.json"):
         _copy_missing(path, target / TUNED / path.name)
@@ -206,7 +206,7 @@ def _move_records(one: Kept, source: Path, target: Path) -> None:
 
 
 def _check_target(target: Path) -> None:
-    """Raise CannotWrite, with a cure, if keep() cannot use a folder."""
+    """Raise CannotWrite, with a remedy, if keep() cannot use the folder."""
     if not target.parent.is_dir():
         if DRIVE in target.parents and not any(DRIVE.glob("*")):
             raise store.CannotWrite(
@@ -230,7 +230,7 @@ def _add_earlier(records: dict[str, Any], others: dict[str, Any]) -> None:
 
 
 def exchange_kernels(kept: Path, checkout: Path) -> None:
-    """Copy kernels that cells wrote between two folders, so that both have all of them.
+    """Copy the kernels of cells between two folders, so that both have all of them.
 
     A file of the lab, which no cell wrote, is neither copied nor replaced. Of two
     different versions, the newer one wins; the other becomes NAME.old.cu in `kept`.

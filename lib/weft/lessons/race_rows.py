@@ -33,13 +33,13 @@ PRECISIONS = ("fp32", "tf32", "bf16")
 
 
 class RaceRows:
-    """Rows of `weft bench mnist`: measured on this GPU, else committed results.
+    """Rows of `weft bench mnist`, measured on this GPU, or committed results.
 
-    here: rows measured now. elsewhere: the committed results. every: the rows to read.
+    here: rows measured now. elsewhere: the committed results. every: the rows in use.
     """
 
     def __init__(self, device: str, batches: Sequence[int], full: bool = False):
-        """Race on `device` if it is a GPU. full: race compiled PyTorch, too."""
+        """Race on `device` if it is a GPU. full: whether compiled PyTorch races."""
         self.here = _race(batches, full) if device == "cuda" else []
         self.elsewhere = load_elsewhere("race")
         committed = (row for result in self.elsewhere for row in result["rows"])
@@ -102,7 +102,7 @@ class RaceRows:
     # ---- text --------------------------------------------------------------------
 
     def print_limits(self, rung: str, batch: int = 64) -> None:
-        """Print a breakdown of a step's time, and the part that limits the step."""
+        """Print a breakdown of a step's time, and the step's limit."""
         row = self.row_of(rung, batch)
         roof = row and self.roof_of(row["precision"])
         if not roof:
@@ -132,7 +132,7 @@ class RaceRows:
     def print_floors(self) -> None:
         """Print the least possible time of a step's products, in each precision."""
         for precision in PRECISIONS:
-            # The row with the peak of multiply-adds.
+            # This row contains the peak rate of multiply-adds.
             if roof := self.roof_of(precision):
                 tflops = roof["tflops"]
                 floors = " and".join(f"{floor_us(n, tflops):6.1f}" for n in (64, 1024))
@@ -153,7 +153,7 @@ class RaceRows:
                 )
 
     def print_factors(self) -> None:
-        """Print our fastest steps' speedups over PyTorch, and where their time goes."""
+        """Print our fastest steps' speedups over PyTorch, with a breakdown of each."""
         for line in compare_best([r for r in self.every if r["measure"] == "step"]):
             print(
                 f"{line['precision']} {line['batch']:>6}: "
@@ -184,7 +184,7 @@ class RaceRows:
         )
 
     def print_milestones(self) -> None:
-        """Print our times and PyTorch's: for an epoch, to 99 %, and for five seeds."""
+        """Print our times and PyTorch's for an epoch, to 99 %, and for five seeds."""
         for row in self.every:
             if row["measure"] not in ("epoch", "target", "seeds"):
                 continue
@@ -233,7 +233,7 @@ def _race(batches: Sequence[int], full: bool) -> list[Row]:
     device = torch.device("cuda")
     twins = None if full else ("graph nchw", "graph channels_last")
     for precision in PRECISIONS:
-        if rungs_of(precision, device):  # whether the GPU supports this precision
+        if rungs_of(precision, device):  # not empty if the GPU supports this precision
             rows += find_roof(precision, device)
             for batch in batches:
                 rows += run_heat(precision, batch, device=device, twins=twins, rounds=5)
@@ -247,7 +247,7 @@ def start_model(
     weights: Mapping[str, np.ndarray],
     max_batch: int,
 ) -> Cnn | None:
-    """Return a model on the first device that supports the rung, or None.
+    """Return a model on the first device that supports the rung; None if none does.
 
     Prints the error of each device that does not support it.
     """

@@ -4,14 +4,14 @@ Every function takes torch tensors (CPU or CUDA; gradients flow), NumPy arrays, 
 anything with __cuda_array_interface__ or DLPack (forward only). Arrays are contiguous
 float32 on one device, which determines the target; torch's current stream is used.
 histogram takes uint8, bincount int32, and sort and argsort int32, uint32 and float32.
-If an array is empty, the result is PyTorch's, without a launch. NumPy arrays give a
-NumPy array, all others a torch tensor. `rung` names the implementation ("reference",
-"naive", ...; weft.rungs(op) lists them). By default it is the fastest fp32 rung for the
+For an empty array, they return PyTorch's result without a launch. NumPy arrays give a
+NumPy array. All others give a torch tensor. `rung` names the implementation, such as
+"naive"; weft.rungs(op) lists them. By default it is the fastest fp32 rung for the
 target. matmul (products.py) also takes 16-bit floats, transposed views, batches and
 vectors.
 Bad input raises weft.ArgumentError (a ValueError) whose message contains the numbers.
 
-    op, plan     a Python function with gradients, made from an op's description and
+    op, plan     make a Python function with gradients from an op's description and
                  from the launchers that kernels/weft.h declares
     cases/       a section per op: its twin in PyTorch, shapes, cases to check, and
                  error bounds against float64

@@ -68,7 +68,7 @@ def launch(
     op: str, function: str, rung: str | None, like: torch.Tensor, args: list[Any]
 ) -> None:
     """Call a launcher of weft.h on the device of `like`, on torch's current stream."""
-    if like.is_cpu:  # this branch is fast, since such a call may be very short
+    if like.is_cpu:  # kept short, since such a call may take little time
         lib = native.library(op, "cpu")
         lib.call(function, lib.rung(rung).index, *args, native.NULL)
         return
@@ -91,7 +91,7 @@ def make_empty(
     """Return an uninitialized array; raise OutOfMemory if memory does not suffice."""
     try:
         return like.new_empty(shape, dtype=dtype)
-    # torch raises RuntimeError for lack of memory, an impossible size, ...
+    # torch raises RuntimeError if memory runs out, a size is impossible, ...
     except RuntimeError as error:
         if "CUDA error" in str(error):
             raise
@@ -143,7 +143,7 @@ def want_dense(op: str, name: str, tensor: torch.Tensor) -> None:
     elif tensor.layout != torch.strided or tensor.is_nested:
         kind = "nested" if tensor.is_nested else tensor.layout
         problem = f"is {kind}, expected a dense array"
-    # The memory of a negated view still contains the numbers with their old signs.
+    # In a negated view's memory, the numbers still have their old signs.
     elif tensor.is_neg():
         problem = "is a negated view of other numbers: call .resolve_neg()"
     elif (
@@ -210,7 +210,7 @@ def want_writable(op: str, name: str, array: Array) -> None:
 def want_no_overlap(
     op: str, name: str, written: torch.Tensor, others: dict[str, torch.Tensor | None]
 ) -> None:
-    """Refuse an array to write that overlaps an array to read in memory."""
+    """Refuse an output array whose memory overlaps an input array."""
     start, stop = _memory_span(written)
     for other_name, x in others.items():
         if x is not None and x.numel() and written.numel():

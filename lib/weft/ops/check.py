@@ -46,7 +46,7 @@ _CTYPES = {
 
 @dataclass(frozen=True)
 class RungVerdict:
-    """The verdict on a rung that passed. runs: the number of runs. worst: the
+    """The verdict on a rung that passed. runs: number of runs. worst: the
     largest ratio of an error to its bound.
     """
 
@@ -100,7 +100,7 @@ def run_case(lib: Any, rung: int, case: Case, device: torch.device) -> float:
     outputs = {n: guard(n, _start(case, n, x)) for n, x in case.answers.items()}
     workspaces: list[Guarded] = []
 
-    def workspace(bytes_: int) -> Any:  # the bytes are NaN for each float type
+    def workspace(bytes_: int) -> Any:  # its bytes are NaN in each float type
         workspaces.append(Guarded(np.full(bytes_, 0xFF, np.uint8), device))
         return native.pointer(workspaces[-1].tensor, "void *")
 
@@ -264,7 +264,7 @@ def check_autograd(
 
     terms: for each input, the number of products summed into one element of its
     gradient. size(dy, *inputs): for each input, the sum of the absolute products. The
-    default is torch's gradient of the absolute values, which is right if the function
+    default is torch's gradient of the absolute values, which is correct if the function
     is linear in each input. terms and size determine the bound (see cases.sum_bound).
 
     Prints the largest error divided by its bound; raises Mismatch if it exceeds 1.

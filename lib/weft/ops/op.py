@@ -30,13 +30,13 @@ _NO_NAMES: dict[str, Any] = {"__builtins__": {}}
 class Bench:
     """The sizes for timing an op, by name.
 
-    size: the size that varies, with the values `usual`; others: the other sizes, fixed
-    or a function of the one that varies; same: sizes that equal it. counted, on_gpu:
-    those of the others that have other values if the traffic is counted, or on a GPU.
-    flop: the number of
-    floating-point operations for these sizes, if it limits the speed. beside_copy:
-    whether to time a copy, too, which shows what the memory can do. numpy: the op on
-    NumPy arrays and the twin's other arguments, by the name of NumPy's function.
+    size: the size that varies. usual: its usual values. others: the other sizes, each
+    fixed or a function of the varying size. same: sizes that equal the varying size.
+    counted, on_gpu: sizes that replace those of `others` if the traffic is counted, or
+    if a GPU is timed. flop: the number of floating-point operations for these sizes, if
+    it limits the speed. beside_copy: whether to time a copy, too, which shows the
+    memory's speed. numpy: NumPy's functions by name, which take NumPy arrays and the
+    twin's other arguments.
     torch_waits: whether PyTorch's op waits for a number from the GPU.
     """
 
@@ -56,8 +56,8 @@ class Bench:
     ) -> dict[str, int]:
         """Return all sizes of the problem whose varying size is `size`.
 
-        counted: whether its traffic is counted instead of timed. on_gpu: whether a GPU
-        is timed.
+        counted: whether the op's traffic is counted instead of its time. on_gpu:
+        whether a GPU is timed.
         """
         special = self.counted if counted else self.on_gpu if on_gpu else {}
         others = dict(self.others) | dict(special)
@@ -79,17 +79,17 @@ class Op:
     included, too.
 
     skipped: gradients that the backward pass leaves out if their pointer is NULL.
-    below: for an array of integers, the size that its elements must be below. only:
+    below: for an array of integers, the size that must exceed every element. only:
     additional parameters of PyTorch's function, each with the one value that the op
     supports, or with the name of the parameter whose value it shares. extra: outputs
     that exist only if an optional array is given, by the array's name. Benchmarks omit
-    both. length: the output that contains the number of valid elements in the first
-    output. floor: the bytes that the op must move, if not those of all arrays. drawn:
-    like below, for integers that need not be below the size: only random ones are.
-    Random integers without a limit have any value of 0 or more of their type. results:
-    the outputs that the function returns as a tuple if they exist; without them, it
-    returns the first output alone. words: outputs, each with an input of the same
-    dtype. Both are int32_t in weft.h and may be int32, uint32 or float32 (WORDS in
+    `only` and `extra`. length: the output that contains the number of valid elements in
+    the first output. floor: the bytes that the op must move, if not those of all
+    arrays. drawn: like below, but only random integers stay below the size; others need
+    not. Without a limit, random integers have any value of their type from 0 up.
+    results: the outputs that the function returns as a tuple if they exist; without
+    them, it returns the first output alone. words: outputs, each with an input of the
+    same dtype. Both are int32_t in weft.h and may be int32, uint32 or float32 (WORDS in
     plan.py); weft.h's number `kind` is the index of the first input's dtype there.
     bench: the sizes for timing; benchmarks omit an op without them.
     """
@@ -124,7 +124,7 @@ class Op:
 
     @property
     def plan(self) -> CallPlan:
-        """The plan of calls, from weft.h's declarations; rebuilt when they change."""
+        """Return the plan of calls; rebuild it when weft.h's declarations change."""
         header, plan = self._plan
         if plan is None or header is not native.ffi:
             plan = CallPlan(self)
@@ -302,7 +302,7 @@ def _is_same(argument: Any, want: Any) -> bool:
 
     try:
         return bool(pair(argument) == pair(want))
-    # A comparison with an array raises these errors; an array is not a pair of numbers.
+    # A comparison with an array, which is not a pair of numbers, raises these errors.
     except (RuntimeError, ValueError):
         return False
 

@@ -1,4 +1,4 @@
-"""The calls of an op, from weft.h's declarations and the shapes of its arrays.
+"""Plan the calls of an op from weft.h's declarations and the shapes of its arrays.
 
 OpLauncher describes a launcher that kernels/weft.h declares: the names, kinds and order
 of its parameters. CallPlan calls an op's launchers.
@@ -44,7 +44,7 @@ _DTYPES = {
     "uint8_t": torch.uint8,
 }
 _CTYPES = {dtype: f"{name} *" for name, dtype in _DTYPES.items()}
-# The dtypes of words, in the order of weft.h's numbers `kind`.
+# The dtypes of words. weft.h's parameter `kind` is an index into this tuple.
 WORDS = torch.int32, torch.uint32, torch.float32
 _KINDS = {
     "output": rf"({'|'.join(_DTYPES)}) \*(\w+)",
@@ -86,7 +86,7 @@ class OpLauncher:
 
 
 def read_launcher(function: str) -> OpLauncher | None:
-    """Read the declaration of a launcher in weft.h; None if that name is not declared.
+    """Return the launcher that weft.h declares as `function`, or None if there is none.
 
     Raises ArgumentError if the parameters are not in the order that weft.h prescribes.
     """
@@ -347,7 +347,7 @@ class CallPlan:
     ) -> torch.Tensor | tuple[torch.Tensor, ...]:
         """Launch the op, add its outputs to `tensors`, and return the first output.
 
-        If another output gives its length, the result is cut to that length. An op with
+        If another output contains its length, the result is cut to it. An op with
         several results returns those that exist.
         """
         y = self.forward_whole(rung, tensors, numbers)
@@ -362,7 +362,7 @@ class CallPlan:
     ) -> torch.Tensor:
         """Launch the op, add its outputs to `tensors`, and return the whole first one.
 
-        So the host need not wait for a length.
+        The host therefore need not wait for a length.
         """
         first = tensors[self.inputs[0].name]
         for out in self.outputs:
@@ -386,8 +386,8 @@ class CallPlan:
     ) -> torch.Tensor:
         """Return the result for an empty array without a launch.
 
-        The twin computes it with its gradients: usually zeros, but also a bias, or NaN
-        for a mean.
+        The twin computes the result and its gradients. Usually these are zeros, but the
+        result may be a bias, or NaN for a mean.
         """
         want_rung(self.name, rung, tensors[self.inputs[0].name])
         self.want_values(tensors, numbers)

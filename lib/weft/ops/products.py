@@ -59,10 +59,10 @@ def matmul(
     float32, float16 or bfloat16. A transposed view (a.T, a.mT) is used without a copy;
     other views must be made contiguous. Operands are copied only if they broadcast
     along some of several batch dimensions. c, bias and out are contiguous float32. If
-    there is nothing to sum (k = 0), a @ b is 0.
+    k = 0, there are no terms to sum, and a @ b is 0.
 
     precision: the arithmetic, "fp32" unless a and b have 16 bits. For float32 it may
-    also be "tf32" or "3xtf32" (about as exact as fp32, on tensor cores). rung: the
+    also be "tf32" or "3xtf32" (about as accurate as fp32, on tensor cores). rung: the
     implementation; by default, a rung of that precision picks a kernel by size and
     device. tf32 may run as fp32 where that is as fast. beta applies only if c is given.
     relu: whether negative results become 0, as the last step. out: an array that
@@ -180,7 +180,7 @@ def _multiply(
             (trans_a, trans_b, alpha, beta, pointer(bias), relu, batch, *steps),
         )
     call = (pointer(a, "void *"), pointer(b, "void *"), m, n, k)
-    if y.is_cpu:  # this branch is fast, since such a call may be very short
+    if y.is_cpu:  # kept short, since such a call may take little time
         _call_library("cpu", rung, y, call, options, native.NULL)
         return y
     stream = native.stream_of(y.device)
@@ -328,7 +328,7 @@ def _fold_batches(
 
 
 def _with_one_batch(x: torch.Tensor, batch: tuple[int, ...]) -> torch.Tensor:
-    """Fold the batch dimensions of x into one; return a single matrix without any."""
+    """Fold the batch dimensions of x into one; return a single matrix unchanged."""
     if x.shape[:-2].numel() == 1:
         return x.view(x.shape[-2:])
     return x.expand(*batch, *x.shape[-2:]).flatten(0, -3)

@@ -9,9 +9,9 @@
     results = Results(rows)                        rows measured here, or committed ones
     results.tflops("tiled"); results.ladder(["naive", "tiled"])
 
-code            rung files and their differences; drawings of tiles and their orders
-one_rung        a rung in a separate library
-results         speeds, part of the ladder, the uses of cycles, waits for registers
+code            rung files, their differences, and drawings of tiles and their order
+one_rung        builds, checks and races one rung in a separate library
+results         speeds, a part of the ladder, use of cycles, and waits for registers
 vary_thread_work  08a: variants of a rung with more or less work per thread
 """
 

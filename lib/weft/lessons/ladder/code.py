@@ -42,7 +42,7 @@ MARKS = {"-": "\N{MINUS SIGN}", "+": "+"}
 def rung_path(name: str | Path) -> Path:
     """Return the file of a rung: "tiled", "03_tiled", or a path that ends in .cu.
 
-    Raises ArgumentError, with the existing rungs, if none has that name.
+    Raises ArgumentError, which lists the existing rungs, if none has that name.
     """
     if str(name).endswith((".cu", ".cuh")):
         for path in (Path(name), FOLDER / name):
@@ -89,7 +89,7 @@ def print_common_lines(old: str | Path, new: str | Path) -> None:
 def difference(old: str | Path, new: str | Path, context: int = 2) -> list[str]:
     """Return the lines of a diff of two kernels; each begins with " ", "-", "+" or "@".
 
-    The old kernel gets the name of the new one, so the names do not differ.
+    The old kernel is renamed to the new one, so that the names do not differ.
     """
     codes = _read_codes(rung_path(old), rung_path(new))
     return _compare_lines(*codes, *codes, context)
@@ -137,8 +137,8 @@ def _read_codes(before: Path, after: Path) -> tuple[str, str]:
 
 
 def _split_pieces(code: str) -> list[str]:
-    """Return the lines of the code, but a kernel's head as one piece, since its line
-    breaks depend on the length of its name."""
+    """Return the code's lines, with a kernel's head as one piece. The head's line
+    breaks depend on the length of the kernel's name."""
     head = r"^.*__global__ [^;{]*?\{$"
     parts = re.split(f"({head})", code, flags=re.MULTILINE)
     pieces: list[str] = []
@@ -156,7 +156,7 @@ def _compare_lines(
 ) -> list[str]:
     """Return a diff of `before` and `after` that shows the lines of `old` and `new`.
 
-    `old` and `new` are the same code, which may be highlighted.
+    `old` and `new` are `before` and `after`, possibly highlighted.
     """
     pieces, other_pieces = _split_pieces(before), _split_pieces(after)
     rows, others_shown = _break_alike(pieces, old), _break_alike(other_pieces, new)
@@ -178,7 +178,7 @@ def _compare_lines(
 
 
 def _break_alike(pieces: list[str], text: str) -> list[str]:
-    """Group the lines of `text` into pieces with as many lines as `pieces` have."""
+    """Group the lines of `text` into pieces with the same line counts as `pieces`."""
     lines = iter(text.split("\n"))
     counts = (piece.count("\n") + 1 for piece in pieces)
     return ["\n".join(itertools.islice(lines, count)) for count in counts]
@@ -195,7 +195,7 @@ def _highlight(code: str) -> str:
 
 
 def _mark_changes(lines: list[str]) -> str:
-    """Return the diff's lines as HTML: marked, with changes on faint green or red."""
+    """Return the diff's lines as HTML with marks; changes are faint green or red."""
     rows = []
     for line in lines:
         mark, code = line[:1], line[1:]
@@ -217,8 +217,8 @@ def tile_order(down: int, across: int, group: int) -> list[Tile]:
     """Return the order in which rung `pipeline` computes down x across tiles.
 
     The order goes through groups of `group` rows, and column by column through each
-    group: row by row if `group` is 1. place_of() in kernels/matmul/10_pipeline.cu
-    computes the same order.
+    group. If `group` is 1, it goes row by row. place_of() in
+    kernels/matmul/10_pipeline.cu computes the same order.
     """
     order = []
     for first in range(0, down, group):
@@ -239,7 +239,7 @@ def stages_drawn(
     for number, (name, (loads, works)) in enumerate(plans.items()):
         top = 3.2 * number
         for row, (spans, colour) in enumerate(((loads, READ), (works, THREAD))):
-            # The end of each lane; overlapping loads need several lanes.
+            # Lanes end at these times; overlapping loads need several lanes.
             lanes: list[float] = []
             for tile, (start, end) in enumerate(spans):
                 lane = next((i for i, t in enumerate(lanes) if t <= start), len(lanes))
@@ -286,7 +286,7 @@ def order_drawn(ax: Axes, order: Sequence[Tile], blocks: int, title: str) -> Non
 # ---- the tiles of a block and of a thread ------------------------------------------
 
 PANEL, TALL = 292.0, 346.0  # width and height of a panel in pixels: 3 fit across a page
-ROOM, GAP = 240.0, 8.0  # pixels for all three matrices, and the gap between two
+ROOM, GAP = 240.0, 8.0  # pixels for all three matrices; the gap between two
 LEFT, TOP = 42.0, 64.0  # the upper left corner of this room
 FULL = 256  # rows and columns of the matrices in the first panel
 
@@ -320,15 +320,15 @@ class Tiles:
 
     @property
     def place(self) -> tuple[int, int]:
-        """The first row and column of c's tile that the drawn thread computes."""
+        """Return the first row and column of the drawn thread's part of c's tile."""
         return self.bm // 2 // self.tm * self.tm, self.bn // 4 // self.tn * self.tn
 
 
 def draw_tiles(rung: str | Path, panels: int = 3) -> None:
     """Draw a block's tile of c, the tiles in shared memory, and a thread's registers.
 
-    panels: how many of these three to draw. They are side by side, or below each other
-    on a narrow page.
+    panels: the number of panels to draw, 1 to 3. They are side by side, or below each
+    other on a narrow page.
     """
     from IPython.display import HTML, display
 
@@ -344,7 +344,7 @@ def draw_tiles(rung: str | Path, panels: int = 3) -> None:
 
 
 def _draw_block(tiles: Tiles) -> Drawing:
-    """Draw a, b and c in global memory, and what a block reads and writes of them."""
+    """Draw a, b and c in global memory, and the parts that a block reads and writes."""
     side = (ROOM - GAP) / 2
     scale, x, y = side / FULL, LEFT + side + GAP, TOP + side + GAP
     row, col = FULL // tiles.bm // 2 * tiles.bm, FULL // tiles.bn // 2 * tiles.bn

@@ -1,9 +1,9 @@
-"""One rung of the matmul ladder in a separate library: a reader's, or the lab's.
+"""Build, check and race one rung of the matmul ladder, a reader's or the lab's.
 
-The file has the form of the files in kernels/matmul: it includes "matmul/matmul.h" and
-ends with MATMUL_RUNG(name, ...). matmul.cu is compiled with only that name in its list.
-A rung that is wrong or does not compile thus affects no other rung, and no file of the
-checkout changes.
+The rung's file has the form of the files in kernels/matmul: it includes
+"matmul/matmul.h" and ends with MATMUL_RUNG(name, ...). matmul.cu is compiled into a
+separate library, with only that name in its list. A rung that is wrong or does not
+compile thus affects no other rung, and no file of the checkout changes.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _TABLE = """\
 #define MATMUL_LADDER(RUNG) RUNG({name})
 #include "matmul/matmul.cu"
 """
-# Files that several rungs share: copies of operands, and sums of parts.
+# Files that several rungs share: they copy operands, and add partial sums.
 _SHARED = ("pack.cu", "partials.cu")
 _CALLED = re.compile(
     r"\bmatmul_(\w+?)_(?:rung|run|scratch|us)\b|\bCHOICE\((\w+),"  # as in 40_tuned.cu
 )
 _DEFINED = re.compile(r"^\w+ matmul_(\w+?)_(?:run|scratch|us)\(", re.M)
-WATCHED = 2**32  # the most multiply-adds that inspect() accepts; they take many minutes
+WATCHED = 2**32  # maximum number of multiply-adds that inspect() accepts
 # The dtype of a and b; float32 for other precisions.
 _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -49,7 +49,7 @@ _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 def one_rung(name: str | Path) -> OneRung:
     """Return the rung of a file: "tiled", "03_tiled", or a path that ends in .cu.
 
-    The rung is compiled at its first use. Raises ArgumentError if there is none.
+    The rung is compiled at its first use. Raises ArgumentError if it does not exist.
     """
     path = rung_path(name)
     return OneRung(path, rung_name(path))
@@ -99,7 +99,7 @@ class OneRung:
         self.path, self.name = path, name
 
     def library(self, target: str = "cpu", check: bool = False) -> native.Library:
-        """Return the library of only this rung. check: whether it is a watch build.
+        """Return the library with only this rung. check: whether it is a watch build.
 
         Raises BuildError with the compiler's messages.
         """

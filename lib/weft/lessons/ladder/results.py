@@ -1,9 +1,9 @@
-"""The rungs' speeds, their uses of cycles, and their waits for registers.
+"""Report the rungs' speeds, their use of cycles, and their waits for registers.
 
 ncu counts the cycles of a product (rows of `bench tensor --rungs ncu`). In each cycle,
-each of the four schedulers of a multiprocessor is in one of four states: it starts a
+each of the four schedulers of a multiprocessor is in one of four states. It starts a
 multiply-add, it starts another instruction, none of its warps is ready, or it has no
-block at all.
+block.
 
 counted() finds, in a rung's SASS, the multiply-adds that wait for a register bank. The
 registers of a thread are in two banks, the even and the odd ones. An instruction that
@@ -142,7 +142,7 @@ def print_cycles() -> None:
 
 
 def print_losses() -> None:
-    """Print where our rung "tuned" loses the most cycles, and what warps wait for."""
+    """Print the largest loss of cycles of our rung "tuned", and why its warps wait."""
     print("tuned: the largest loss, and the speedup without it")
     for size, (row, *_) in load_cycles().items():
         _, *losses = cycles_of(row).items()  # multiply-adds are not a loss
@@ -157,12 +157,13 @@ def print_losses() -> None:
 class Results:
     """Rows of `bench matmul`; all rows of one size come from one machine.
 
-    A ratio between two cards would be meaningless. The machine of a size is this one if
-    it has measured any product of that size. Otherwise, it is the machine of the first
-    committed results that include the size. Products not measured on it are NaN.
+    A ratio between two cards would be meaningless. The machine of a size is the
+    reader's if it has measured any product of that size. Otherwise, it is the machine
+    of the first committed results that include the size. Products not measured on it
+    are NaN.
 
     rows: rows measured here, including peaks; you may append to .rows. committed:
-    results in the form of committed_results(); None: the committed results.
+    results in the form of committed_results(); None selects the committed results.
     """
 
     def __init__(self, rows: Sequence[Row] = (), committed: list[Any] | None = None):
@@ -243,7 +244,7 @@ def draw_busy_shares(
 ) -> None:
     """Draw the share of the multiprocessors' time that tiles of 128 columns use.
 
-    Also draw the speeds of two rungs. busy_share: a function of n and a tile's sides.
+    Also draws the speeds of two rungs. busy_share: a function of n and a tile's sides.
     """
     sizes = np.arange(256, 6145, 32)
     for rows, colour in (256, INK), (128, READ), (64, WRITTEN):
@@ -293,7 +294,7 @@ class RegisterWaits:
 
     @property
     def ceiling(self) -> float:
-        """The fraction of the peak of multiply-adds that the loop can reach, 0 to 1."""
+        """Return the fraction (0 to 1) of the peak that the loop can reach."""
         return self.fmas / (self.fmas + self.waits)
 
 

@@ -3,7 +3,7 @@
     variant(4, 8, folder).inspect(128, 128, 16)     its memory accesses
     rows(4096)                                      the speed of each variant
 
-The blocks, their tiles and their reads of a and b stay the same: only the number of
+The blocks, their tiles and their reads of a and b stay the same. Only the number of
 threads in a block changes. `python -m weft.lessons.ladder.vary_thread_work FILE.json`
 measures all variants on this GPU for notebooks/results/.
 """
@@ -43,7 +43,7 @@ def variant(tm: int, tn: int, folder: Path = FOLDER) -> OneRung:
 
 
 def rows(size: int | str = 4096) -> list[Row]:
-    """Return a row of `bench matmul` for each of WORKS, with its "tm" and "tn".
+    """Return a row of `bench matmul` for each pair in WORKS, with its "tm" and "tn".
 
     On a GPU, the variants are measured for cubes of `size`. Without a GPU, the rows are
     the committed ones; [] if there are none. Raises Mismatch if a variant is wrong.

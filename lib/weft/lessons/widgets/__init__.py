@@ -13,7 +13,7 @@ from typing import Any
 def make_bundle(widget: Any, figure: Any, dpi: int, text: str) -> tuple[dict, dict]:
     """Return the data and metadata of a display: a widget (or None), PNG and text.
 
-    A front end shows the richest form that it supports.
+    A front end shows the best form that it supports.
     """
     bundle, metadata = widget._repr_mimebundle_() if widget is not None else ({}, {})
     picture = io.BytesIO()

@@ -86,10 +86,10 @@ function paint(parent, pixels, width, height, scale) {
 /* Return a pen that draws on the sheet, and calls changed() after every move. */
 function makePen(sheet, changed) {
   const context = sheet.getContext("2d");
-  let from = null; // while the pen is down
+  let from = null; // the pen's last place while it is down
   const to = (x, y) => {
     if (!from) return;
-    // Opaque, since a translucent stroke would be darker where its pieces meet.
+    // The ink is opaque: a translucent stroke would be darker where its pieces meet.
     context.strokeStyle = `rgb(${inkColour(sheet)})`;
     context.lineWidth = PEN * sheet.width;
     context.lineCap = context.lineJoin = "round";
@@ -183,7 +183,7 @@ function render({ model, el }) {
   const paper = make(left, "div", "paper");
   const sheet = make(paper, "canvas", "sheet");
   [sheet.width, sheet.height, sheet.tabIndex] = [504, 504, 0];
-  sheet.setAttribute("role", "application"); // screen readers then pass on all keys
+  sheet.setAttribute("role", "application"); // makes screen readers pass on all keys
   sheet.setAttribute("aria-label", HELP);
   const mark = make(paper, "div", "mark");
   mark.hidden = true;

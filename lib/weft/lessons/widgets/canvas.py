@@ -1,8 +1,8 @@
 """Draw a digit, which the lab's own kernels read, layer by layer.
 
     Canvas()                     in a notebook: a sheet to draw on
-    Canvas(cnn)                  the same, read by a model that you have trained
-    Reader(cnn).read(image)      without a front end: a Reading
+    Canvas(cnn)                  a sheet that a model of your own reads
+    Reader(cnn).read(image)      a Reading, without a front end
     draw([reading, ...])         readings as a figure
     contact_sheet(images, 10)    many images as a figure
 
@@ -61,14 +61,14 @@ class Reading:
 
     @property
     def digit(self) -> int:
-        """The most probable class."""
+        """Return the most probable class."""
         return int(self.probabilities.argmax())
 
 
 class Reader:
     """A reader of single digits, with the ops of weft.ops and a model's weights.
 
-    cnn: the model; None: the trained weights that come with the lab. companions:
+    cnn: the model; None: a model with the lab's trained weights. companions:
     (count,28,28) uint8, the other digits of the batch; None: the first of the test set.
     The ops run on the device of `cnn`, or on a GPU if there is one.
     """
@@ -139,13 +139,13 @@ def centre(strokes: np.ndarray) -> np.ndarray | None:
 
 
 def _find_start(mass: np.ndarray) -> int:
-    """Return the pixel at which to start `mass`, so that its mean is near pixel 14."""
+    """Return the pixel where `mass` must start to have its mean near pixel 14."""
     mean = (mass * np.arange(len(mass))).sum() / mass.sum()
     return int(np.clip(round(SIZE / 2 - mean), 0, SIZE - len(mass)))
 
 
 def _build_resampling(new: int, old: int) -> np.ndarray:
-    """Return a matrix (new,old) of the share of each old pixel in each new pixel."""
+    """Return a matrix (new,old): the share of each old pixel in each new pixel."""
     edges = np.arange(new + 1) * old / new
     low = np.maximum(edges[:-1, None], np.arange(old))
     high = np.minimum(edges[1:, None], np.arange(old) + 1)
@@ -208,7 +208,7 @@ def _draw_bars(ax: Axes, probabilities: np.ndarray) -> None:
 class Canvas:
     """A sheet to draw on in a notebook; `cnn` reads the drawing.
 
-    Without `cnn`, the trained weights that come with the lab read it.
+    Without `cnn`, a model with the lab's trained weights reads it.
 
     A notebook run by a program and a saved page have no front end for widgets. There,
     and without anywidget, the reader sees the figure of `examples` instead: test

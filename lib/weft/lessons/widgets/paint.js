@@ -3,7 +3,7 @@
 // paint.py documents the messages. At most one request is pending. If the slider moves
 // while Python paints, the next request is for its last position only. A picture that
 // is out of sight (another tab, scrolled away) requests nothing. On a page without Python,
-// recorded pictures answer, and their note takes the place of the time.
+// recorded pictures answer, and their note replaces the time.
 
 const SIDE = 512; // maximum width of a picture, in pixels of the page
 const PERIOD = 1000 / 30; // minimum ms between two requests
@@ -132,7 +132,7 @@ function makeControls(parent, seconds, hooks) {
   };
 }
 
-/* Example: "256 x 256 = 65,536 pixels, a thread for each, on the CPU". */
+/* Return text such as "256 x 256 = 65,536 pixels, a thread for each, on the CPU". */
 function sizeOf(model) {
   const [width, height] = [model.get("width"), model.get("height")];
   const place = { cpu: "CPU", cuda: "GPU" }[model.get("place")];
@@ -157,7 +157,7 @@ function render({ model, el }) {
   const pointed = make(root, "div", "numbers");
   pointed.setAttribute("role", "status");
 
-  // Identifies this view among several of one model.
+  // This name identifies the view, since a model may have several.
   const view = Math.random().toString(36).slice(2);
   const seconds = model.get("seconds");
   let t = model.get("t"), playing = model.get("playing");
@@ -217,7 +217,7 @@ function render({ model, el }) {
     problem.hidden = message.kind !== "error";
     if (message.kind === "error") {
       problem.textContent = message.text;
-      [playing, drawn] = [false, t]; // only a change requests this picture again
+      [playing, drawn] = [false, t]; // request this picture again only after a change
     } else {
       picture.draw(bytes(buffers[0]));
       drawn = message.t;
@@ -227,7 +227,7 @@ function render({ model, el }) {
     if (playing || t !== drawn) soon();
   }
 
-  /* Continue at the time of the last picture: time out of sight does not count. */
+  /* Continue at the time of the last picture. Time out of sight does not count. */
   function back() { last = performance.now(); soon(); }
 
   picture.onPoint((text) => { pointed.textContent = text; });

@@ -8,13 +8,13 @@
             image[row * width + col] = make_float3(1.0f * col / width, 0, t / 10);
     }
 
-    paint(fade)                       in a notebook: the live picture
+    paint(fade)                       the live picture, in a notebook
     paint(fade).frame(2.5)            one moment, as an array
     paint(fade).strip()               several moments, as a figure
     paint(fade).timing()              the time that a picture takes
 
 paint.js is the half that runs in the front end. It requests the next picture only after
-it has drawn the previous one, so a slow kernel never works on more than one.
+it has drawn the previous one, so a slow kernel never has more than one request.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Painting:
     t: float = 0.0
     playing: bool = False
     widget: Any = None
-    rehearsed: Any = None  # the last kernel that ran watched without a fault
+    rehearsed: Any = None  # the last kernel whose watched run had no fault
 
     def __post_init__(self) -> None:
         (x, y), width, height = self.block, self.width, self.height
@@ -128,7 +128,7 @@ class Painting:
         return summarize(times[3:], "wall", wait.share())
 
     def change(self, kernel: Any) -> None:
-        """Paint with another kernel from now on; the time does not change."""
+        """Replace the kernel; the time does not change."""
         self.kernel = kernel
         if self.widget is not None:
             self.widget.send({"kind": "changed"})
@@ -154,8 +154,9 @@ def paint(
     kernel: launched as kernel[grid, block](image, width, height, t). image is
     height * width `float3`: red, green and blue from 0 to 1, row 0 on top. t is in
     seconds, from 0 to `seconds`. block: threads of a block along x and y. The grid
-    covers the picture, so some threads may be outside it. device: where the threads
-    run; None: on a GPU, unless there is none or the cell is compiled only for the CPU.
+    covers the picture, so some threads may be outside it. device: the device
+    of the threads. None selects a GPU, unless none exists or the cell is compiled only
+    for the CPU.
 
     In a notebook, the picture follows its kernel: a cell that assigns another kernel to
     the name repaints it. A new picture starts at the time of the last picture of that
@@ -164,7 +165,7 @@ def paint(
     width, height = _check_side("width", width), _check_side("height", height)
     if not (isinstance(seconds, int | float) and 0 < seconds < math.inf):
         raise ArgumentError(f"paint: seconds={seconds!r}, expected more than 0")
-    if device is None:  # prefer the device of %%cuda --cpu or --gpu, then a GPU
+    if device is None:  # the device of %%cuda --cpu or --gpu, else a GPU
         device = getattr(getattr(kernel, "module", None), "target", None)
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     if not hasattr(kernel, "__getitem__"):
@@ -241,14 +242,14 @@ def _follow_cell(painting: Painting, name: str) -> None:
 if anywidget:
 
     class _Picture(anywidget.AnyWidget):
-        """The link to the front end (paint.js): it receives times, and sends pictures.
+        """The link to the front end (paint.js): it receives times and sends pictures.
 
         in    {kind: "frame", view, t, playing}
         out   {kind: "frame", view, t, ms, shared, unwritten}, with the pixels as its
               buffer. shared: a sentence if other programs had the cores; ms is then
               null, unless WEFT_SHARED is "draw".
               {kind: "error", view, text}
-              {kind: "changed"}: the kernel has changed
+              {kind: "changed"}, after a change of the kernel
         """
 
         _esm = Path(__file__).with_suffix(".js")
@@ -259,7 +260,7 @@ if anywidget:
         place = traitlets.Unicode().tag(sync=True)
         t = traitlets.Float().tag(sync=True)
         playing = traitlets.Bool().tag(sync=True)
-        # The picture to show while Python is busy.
+        # Front ends show this picture while Python is busy.
         first = traitlets.Bytes().tag(sync=True)
 
         def __init__(self, painting: Painting, first: np.ndarray):

@@ -1,8 +1,8 @@
 """Guess first, then measure: predict("How many GB/s?", 500, "GB/s").measured(rate).
 
-The guess is drawn as a dashed bar above the measurement; without a guess, nothing is
+The guess is drawn as a dashed bar above the measurement. Without a guess, nothing is
 drawn. compare_guesses() draws several answers on one axis. The user's cache folder
-keeps a score, with one entry per question, so that running a cell again adds none.
+keeps a score with one entry per question, so a second run of a cell adds none.
 
 Pictures are images, which front ends show even in notebooks that are not trusted; see
 see/pictures/svg.py.
@@ -96,26 +96,26 @@ class Guess:
 @dataclass(frozen=True)
 class GuessScore:
     """The quality of the guesses. factors: guess / truth, if both are above 0.
-    session: the number of questions guessed in this session."""
+    session: number of questions guessed in this session."""
 
     factors: list[float] = field(default_factory=list)
     session: int = 0
 
     @property
     def median(self) -> float:
-        """The factor by which a guess is typically off; 1 is right."""
+        """Return the typical factor between guess and truth; 1 is right."""
         ratios = [max(f, 1 / f) for f in self.factors]
         return float(np.median(ratios)) if ratios else math.nan
 
     @property
     def within_2(self) -> float:
-        """The share of guesses between half and twice the truth."""
+        """Return the share of guesses between half and twice the truth."""
         close = sum(0.5 <= f <= 2 for f in self.factors)
         return close / len(self.factors) if self.factors else math.nan
 
     @property
     def lean(self) -> float:
-        """The geometric mean of guess / truth; above 1, the guesses are high."""
+        """Return the geometric mean of guess / truth; above 1, the guesses are high."""
         if not self.factors:
             return math.nan
         return float(np.exp(np.mean(np.log(self.factors))))
@@ -156,7 +156,7 @@ class Measured:
 
     @property
     def sentence(self) -> str:
-        """A sentence with the guess, the answer and their ratio."""
+        """Return a sentence with the guess, the answer and their ratio."""
         value = _format_value(self.value, self.unit)
         if self.guess is None:
             return f"It is {value}."
@@ -175,7 +175,7 @@ class Measured:
         return f"You guessed {guess}, it is {value}: {ratio}."
 
     def svg(self) -> str:
-        """Draw the two bars, the guess's dashed and hollow; "" without a guess."""
+        """Draw both bars, with the guess dashed and hollow; "" without a guess."""
         return _draw_bars(self, _find_longest([self]))
 
     def __repr__(self) -> str:
@@ -188,7 +188,7 @@ class Measured:
 
 
 class Answers(list[Measured]):
-    """The result of compare_guesses(): answers on one axis, with the score once."""
+    """The result of compare_guesses(): answers on one axis, with a single score."""
 
     def __repr__(self) -> str:
         return "\n".join(map(repr, self))
@@ -198,7 +198,7 @@ class Answers(list[Measured]):
 
 
 def _write_page(answers: Sequence[Measured]) -> str:
-    """Return the answers as HTML; those to questions without a guess are folded."""
+    """Return the answers as HTML; an answer is folded if its question has no guess."""
     parts, hidden = [], [a for a in answers if a.guess is None]
     guessed = [a for a in answers if a.guess is not None]
     question, longest = "", _find_longest(guessed)
@@ -231,14 +231,14 @@ def _write_line(text: str, tag: str = "span") -> str:
 
 # ---- pictures --------------------------------------------------------------------
 
-# A phone shows the text at three quarters of its size.
+# On a phone, the text has three quarters of its size.
 _WIDTH, _LEFT, _RIGHT = 480, 90, 110  # the width of a picture, and its margins
 _SIDE = 44  # the margins of the picture of all guesses
 _TEXT = 'fill="currentColor" font-size="13"'
 
 
 def _find_longest(answers: Iterable[Measured]) -> float:
-    """Return the value of the longest bar, so that answers share an axis."""
+    """Return the value of the longest bar, which sets the answers' common axis."""
     return max((max(a.guess or 0, a.value) for a in answers), default=0) or 1.0
 
 
@@ -339,7 +339,7 @@ def _is_record(record: Any) -> bool:
 
 
 def _add_newer(records: dict[str, Any], others: dict[str, Any]) -> None:
-    """Add the guesses at other questions, and the newer ones at the same questions."""
+    """Add guesses for other questions, and newer guesses for the same questions."""
     for question, record in others.items():
         old = records.get(question)
         if not _is_record(old) or str(record.get("date")) >= str(old.get("date")):
@@ -375,7 +375,7 @@ def _format_value(value: float, unit: str) -> str:
 
 
 def _format_number(value: float) -> str:
-    """Format a number with four digits, without an exponent if its size is ordinary."""
+    """Format a number with four digits; only very large or small ones get exponents."""
     if value and not 1e-3 <= value < 1e7:
         return f"{value:.3g}"
     if value >= 1000:

@@ -43,7 +43,7 @@ Tensors = dict[str, torch.Tensor]
 class Answer:
     """An expected output: `want`, in float64 or integers, and its error bound.
 
-    any_order: how many of the first elements may have any order.
+    any_order: number of leading elements that may have any order.
     """
 
     want: torch.Tensor
@@ -70,7 +70,7 @@ class Case:
     initial: Tensors = field(default_factory=dict)
     # Distance, in elements, of an array's start from an aligned address.
     shift: dict[str, int] = field(default_factory=dict)
-    every_order: bool = True  # whether to run every order of threads, or just one
+    every_order: bool = True  # run every order of threads, or one
 
 
 def sum_bound(terms: int, absolute_sum: Any) -> Any:
@@ -109,7 +109,7 @@ OPS = tuple(_MODULES)
 
 
 def find_op(op: str) -> Any:
-    """Return the Op of an op's name, or None for matmul, which has none."""
+    """Return the Op with this name, or None for matmul, which has no Op."""
     return getattr(_import_module(op), op.upper(), None)
 
 
@@ -121,12 +121,12 @@ def _import_module(op: str) -> ModuleType:
 def cases(
     op: str, seed: int = 0, precision: str = "fp32", wide: int = 0, rung: str = ""
 ) -> Iterator[Case]:
-    """Yield the cases of `op` with random signed inputs from `seed`.
+    """Yield the cases of `op`; `seed` determines their random signed inputs.
 
     precision: the rung's precision, which determines the inputs and bounds. wide:
-    number of additional random cases; if it is not 0, large cases are added, too. Only
-    matmul has either. rung: the rung's name, for ops whose rungs differ in the order of
-    their results.
+    number of additional random cases; any number above 0 also adds large cases. Only
+    matmul uses precision and wide. rung: the rung's name, for ops whose rungs differ in
+    the order of their results.
     """
     make = getattr(_import_module(op), f"{op}_cases")
     options = {"precision": precision, "wide": wide, "rung": rung}

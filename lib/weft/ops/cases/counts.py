@@ -1,4 +1,4 @@
-"""Counts of bytes and of integers, in PyTorch, with cases and sizes."""
+"""Describe histogram and bincount: PyTorch twins, cases and sizes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HISTOGRAM = Op(
         *("count", (2**16, 2**20, 2**26)),
         beside_copy=True,
         numpy={"bincount": lambda x: np.bincount(x, minlength=BYTE_BINS)},
-        torch_waits=True,  # for the largest byte
+        torch_waits=True,  # PyTorch copies the largest byte to the host
     ),
 )
 
@@ -50,8 +50,8 @@ _BYTE_COUNTS = (
     4096,
     4097,
 )
-_PART = 2**16  # the least bytes of a block
-_PIECE = 2**17  # bytes of a piece of plain C
+_PART = 2**16  # minimum number of bytes per block
+_PIECE = 2**17  # bytes per piece in the plain C rung
 
 
 def histogram_cases(generator) -> Iterator[Case]:
@@ -72,7 +72,7 @@ def histogram_cases(generator) -> Iterator[Case]:
     often = draw(5000)
     often[draw(5000, 10) > 0] = 9
     yield _make_histogram("one in 90 % of all places", often)
-    # Lanes of a warp differ, but their bins share a bank.
+    # The lanes of a warp have different bins, which share a bank.
     yield _make_histogram("one bank", draw(5000, 8) * 32)
     for shift in (1, 2, 4, 8, 15):
         case = _make_histogram(f"shifted by {shift}", draw(5003))
@@ -106,14 +106,14 @@ BINCOUNT = Op(
         counted={"bins": 2**10},
         beside_copy=True,
         numpy={"bincount": lambda x, bins: np.bincount(x, minlength=bins)},
-        torch_waits=True,  # for the largest number
+        torch_waits=True,  # PyTorch copies the largest number to the host
     ),
 )
 
 _INTEGER_COUNTS = (1, 2, 31, 32, 33, 255, 257, 4095, 4096, 4097, 70_000)
 _BINS = (1, 2, 33, 1024, 1025, 5000)
-_RANGE = 2**13  # bins of a range of "partition"
-_MOST = 2**21  # bins for which "partition" has ranges
+_RANGE = 2**13  # bins per range in the rung "partition"
+_MOST = 2**21  # maximum number of bins for which "partition" uses ranges
 _BOTH_ENDS = [-(2**31), -1, 0, 1, 2**31 - 1]
 
 

@@ -1,4 +1,4 @@
-"""The layers of networks of images, the loss and the step of training, in PyTorch."""
+"""Describe the layers, the loss and the training step of image networks."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _make_conv_backward(title, x, weight, dy, padding, want, size, index) -> Cas
 
 
 def maxpool2d(x, kernel_size):
-    """Return maxima of windows of x (n,c,h,w), stride = window -> (n, c, h//kh, w//kw).
+    """Return window maxima of x (n,c,h,w), stride = window -> (n, c, h//kh, w//kw).
 
     kernel_size: (kh, kw), or one number for both.
     """
@@ -261,7 +261,7 @@ def _compute_moments(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     mean, var = x64.mean((0, 2, 3)), x64.var((0, 2, 3), unbiased=False)
     mean_bound = 1.01 * (count + 2) * U * x64.abs().mean((0, 2, 3)) + 1e-38
     # A sum of (x - m)^2 about a mean m with error d is the exact sum plus count d^2.
-    # Each term has 3 roundings, and the sum has count more.
+    # Each term has 3 roundings, and the sum adds `count` more.
     var_bound = 1.01 * (count + 4) * U * var + mean_bound**2
     rstd = (var + EPS).rsqrt()
     rstd_bound = rstd * (0.51 * var_bound / (var + EPS) + 4 * U)
@@ -417,7 +417,7 @@ def sgd_cases(generator) -> Iterator[Case]:
     for count in (1, 2, 3, 32, 255, 257, 1009, 4096):
         param, grad = random(generator, count), random(generator, count)
         lr = 0.1
-        # The float32 number that C receives, in float64.
+        # C receives a float32 number; this is its value in float64.
         lr64 = torch.tensor(lr).double()
         want = param.double() - lr64 * grad.double()
         bound = 1.01 * U * (want.abs() + (lr64 * grad.double()).abs())

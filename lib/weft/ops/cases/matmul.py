@@ -2,7 +2,7 @@
 
 Besides sizes, they cover transposed storage, alpha, beta, bias, ReLU, and arrays at
 unaligned addresses. Batches have gaps, or share one matrix. NaN, infinity and
-zero times infinity must propagate as in IEEE 754.
+zero times infinity must propagate as IEEE 754 requires.
 
 The bounds come from sum_bound(), except for tensor cores, which add differently. Fasi,
 Higham, Mikaitis and Pranesh ("Numerical behavior of NVIDIA tensor cores", PeerJ
@@ -10,8 +10,8 @@ Computer Science 7:e330, 2021) found that the products of 16-bit and TF32 number
 exact. At least four products at a time, and the running sum, are aligned to the largest
 of them and truncated there, not rounded. The result is truncated again. Truncation
 costs each term at most 2^-23 of the largest, which is at most the sum of absolute
-values. Hence k products, k / 4 running sums and k / 4 results give 1.5 k 2^-23 of that
-sum.
+values. Hence k products, k / 4 running sums and k / 4 results cost at most 1.5 k 2^-23
+of that sum.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Product:
 
     @property
     def title(self) -> str:
-        """The sizes, and every option that differs from its default."""
+        """Return the sizes, and every option that differs from its default."""
         text = f"m={self.m} n={self.n} k={self.k} trans={self.trans}"
         for option in fields(self)[4:]:
             value = getattr(self, option.name)
@@ -100,7 +100,7 @@ _FEATURES = [
 def matmul_cases(
     generator: torch.Generator, precision: str, wide: int
 ) -> Iterator[Case]:
-    """Yield the cases of a rung of that precision.
+    """Yield the cases for a rung of this precision.
 
     wide: number of additional cases with random options and sizes from 1 to 70. A
     positive number also adds the LARGE cases.
@@ -144,10 +144,10 @@ def random_product(generator: torch.Generator, largest: int = 70) -> Product:
 
 def error_bound(precision: str, k: int) -> float:
     """Return the error bound of a sum of k products, relative to the absolute sum."""
-    truncation = 1.01 * (1.5 * k + 4) * 2.0**-23  # the top of this file derives this
+    truncation = 1.01 * (1.5 * k + 4) * 2.0**-23  # derived at the top of this file
     if precision == "fp32":
         return 1.01 * (k + 1) * U
-    # Each operand keeps 10 bits after the point, and is truncated.
+    # Each operand is truncated to 10 bits after the point.
     if precision == "tf32":
         return truncation + 1.01 * 2.0**-9
     if precision == "3xtf32":

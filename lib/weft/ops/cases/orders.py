@@ -1,4 +1,4 @@
-"""Sorted keys and the largest numbers of rows, in PyTorch, with cases and sizes."""
+"""Describe sort, argsort and topk: PyTorch twins, cases and sizes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from . import Answer, Case, random
 def sort(x, values=None, descending=False):
     """Return the numbers x (count), int32, uint32 or float32, in ascending order.
 
-    Equal numbers keep their order, ascending or descending. Floats have PyTorch's
-    order: -0 equals 0, and every NaN is greater than infinity. values (count), of any
-    type with 32 bits, is optional: with it, the result is the pair of the sorted
-    numbers and of the values in their order.
+    Equal numbers keep their order, also if the sort is descending. Floats are ordered
+    as in PyTorch: -0 equals 0, and every NaN is greater than infinity. values (count),
+    of any type with 32 bits, is optional. If it is given, the result is a pair: the
+    sorted numbers, and the values in the same order.
     """
     if values is None and x.dtype != torch.uint32:
         return x.sort(stable=True, descending=bool(descending)).values
@@ -32,7 +32,7 @@ def sort(x, values=None, descending=False):
 
 def order_stably(x: torch.Tensor, descending: bool = False) -> torch.Tensor:
     """Return the indices, int64, that sort x stably in PyTorch."""
-    wide = x.long() if x.dtype == torch.uint32 else x  # PyTorch sorts no uint32
+    wide = x.long() if x.dtype == torch.uint32 else x  # PyTorch cannot sort uint32
     return wide.sort(stable=True, descending=bool(descending)).indices
 
 
@@ -47,7 +47,7 @@ SORT = Op(
     extra={"sorted_values": "values"},
     words={"y": "x", "sorted_values": "values"},
     results=("y", "sorted_values"),
-    # A reading to count the digits, and four passes.
+    # One pass reads to count the digits. Four passes read and write.
     floor=lambda sizes: (4 + 4 * 8) * sizes["count"],
     bench=Bench(
         *("count", (2**16, 2**20, 2**24)),
@@ -100,7 +100,7 @@ def sort_cases(generator) -> Iterator[Case]:
         floats = torch.cat(
             [torch.randn(500, generator=generator), torch.tensor(_SPECIAL * 50)]
         )
-        floats[::9] = draw(len(floats))[::9].view(torch.float32)  # any bits
+        floats[::9] = draw(len(floats))[::9].view(torch.float32)  # random bits
         yield make("floats", floats, 1, descending)
 
 
@@ -110,8 +110,8 @@ def sort_cases(generator) -> Iterator[Case]:
 def argsort(x: Array, descending: bool = False, *, rung: str | None = None) -> Array:
     """Return the indices that sort x (count), as int32 (count): x[indices] is sorted.
 
-    x is int32, uint32 or float32, of less than 2^31 numbers, in sort()'s order. Equal
-    numbers keep their order, so the result is that of torch.argsort with stable=True.
+    x is int32, uint32 or float32 and has fewer than 2^31 numbers. The order is that of
+    sort(). Equal numbers keep their order, as in torch.argsort with stable=True.
     PyTorch's indices are int64, which take twice the memory. Raises ArgumentError for
     arguments that do not fit.
     """
@@ -132,19 +132,19 @@ def argsort(x: Array, descending: bool = False, *, rung: str | None = None) -> A
 
 
 def topk(x, k):
-    """Return the k largest numbers of each row of x (rows, columns), and where they
-    are, as values (rows, k) in float32 and indices (rows, k) in int64.
+    """Return the k largest numbers of each row of x (rows, columns), and their columns.
 
-    The largest comes first. Of equal numbers, the one with the lower index comes first,
-    always; -0 equals 0. NaN is larger than all other numbers. x may have any number of
-    dimensions before the last; the results keep them. PyTorch's torch.topk leaves the
-    order of equal numbers open.
+    The results are values (rows, k) in float32 and indices (rows, k) in int64. The
+    largest number comes first. Of equal numbers, the one with the lower index always
+    comes first; -0 equals 0. NaN is larger than all other numbers. x may have any
+    number of dimensions before the last; the results keep them. PyTorch's torch.topk
+    does not define the order of equal numbers.
     """
     return torch.topk(x, k)
 
 
 def _choose_columns(x: np.ndarray, k: int) -> np.ndarray:
-    """Return the k largest numbers of each row by their columns, in order."""
+    """Return the k largest numbers of each row, selected by their columns, in order."""
     chosen = np.argpartition(x, x.shape[-1] - k)[..., -k:]
     values = np.take_along_axis(x, chosen, -1)
     return -np.sort(-values)
@@ -159,7 +159,7 @@ TOPK = Op(
         "columns",
         (1024, 2**20, 2**26),
         {
-            # Few short rows, as tests have.
+            # If rows are short, there are few of them, as in tests.
             "rows": lambda columns: max(1, min(columns**2 // 16, 2**26 // columns)),
             "k": lambda columns: 8 if columns < 2**16 else 64,
         },
@@ -167,7 +167,7 @@ TOPK = Op(
         on_gpu={"rows": lambda columns: max(1, 2**28 // columns)},
         beside_copy=True,
         numpy={
-            # Values without indices: NumPy has no faster function for them.
+            # This returns no indices. NumPy has no faster function for the values.
             "partition": lambda x, k: (
                 -np.sort(-np.partition(x, x.shape[-1] - k)[..., -k:])
             ),
@@ -190,7 +190,7 @@ def topk_cases(generator) -> Iterator[Case]:
         case = _make_topk(f"rows={rows}, columns={columns}, k={k}", x, k)
         case.every_order = columns <= 300
         yield case
-    columns, k = 9000, 5  # one filtered row: its columns exceed those of a sample
+    columns, k = 9000, 5  # one row, which is filtered: it is longer than a sample
     for title, x in _odd_rows(random(generator, 1, columns)).items():
         case = _make_topk(f"{title}, columns={columns}", x, k)
         case.every_order = False
@@ -206,7 +206,7 @@ def topk_cases(generator) -> Iterator[Case]:
 
 
 def _odd_rows(x: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Return rows of the shape of x (1, columns) in orders that need care."""
+    """Return rows shaped like x (1, columns) whose orders are difficult to handle."""
     rising = x.sort().values
     few_large = torch.zeros_like(x)
     few_large[0, 1:4] = torch.tensor([3.0, 2.0, 2.0])
@@ -222,7 +222,7 @@ def _odd_rows(x: torch.Tensor) -> dict[str, torch.Tensor]:
 
 
 def _make_topk(title: str, x: torch.Tensor, k: int) -> Case:
-    """Return the case of k numbers of each row of x (rows, columns)."""
+    """Return a case that selects k numbers from each row of x (rows, columns)."""
     order = x.sort(dim=-1, descending=True, stable=True)
     values, indices = order.values[:, :k].double(), order.indices[:, :k]
     answers = {

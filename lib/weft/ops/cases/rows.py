@@ -1,4 +1,4 @@
-"""Softmax and the norms of rows, in PyTorch, with cases and sizes."""
+"""Describe softmax, layernorm and rmsnorm: PyTorch twins, cases and sizes."""
 
 from __future__ import annotations
 
@@ -68,10 +68,11 @@ def bound_softmax(x: torch.Tensor) -> torch.Tensor:
     With d = maximum - x, the subtraction is off by u d, which exp() turns into a
     relative error. exp() itself is off by 2 units in the last place, or 4 u. Rungs
     reach the maximum in steps; the exponents add up to d, so their errors add up to
-    those of one subtraction. A step has an exp(), a product and an addition, 6 u in
-    all, and there are at most as many steps as numbers. The quotient adds 4 u, and a
-    part's factor another step. The sum's error is the weighted mean of its terms'
-    errors. Below 2^-126, a float is a multiple of 2^-149: two products round there.
+    those of one subtraction. A step has an exp(), a product and an addition, which add
+    6 u. There are at most as many steps as numbers. The quotient adds 4 u, and a part's
+    factor adds another step. The sum's error is the weighted mean of its terms'
+    errors. Below 2^-126, a float is a multiple of 2^-149. Two products are rounded
+    there.
     """
     depth = (x.amax(-1, keepdim=True) - x).double()
     y = x.double().softmax(-1)
@@ -122,7 +123,7 @@ def layernorm(x, weight=None, bias=None, residual=None, eps=LAYERNORM_EPS):
 
 
 def choose_rows(cols: int) -> int:
-    """Return the number of rows, of `cols` numbers each, whose traffic to count.
+    """Return the number of rows, of `cols` numbers each, for counts of traffic.
 
     Each block reads weight and bias once. Its rows must be far larger than both.
     """
@@ -192,8 +193,8 @@ class _NormCall:
         self.mean_bound = 1.01 * (count + 2) * U * size + 1e-38 if centred else 0 * size
         spread = (wide - self.mean).square().mean(1, keepdim=True)
         # A sum of (x - m)^2 about a mean m with error d is the exact sum plus count
-        # d^2. Each term has 3 roundings, and the sum has count more. Merged moments
-        # have means of their own, each with such an error, and 4 roundings per merge.
+        # d^2. Each term has 3 roundings, and the sum adds `count` more. Each merged
+        # moment has its own mean with such an error, and 4 roundings per merge.
         spread_bound = 1.01 * (5 * count + 4) * U * spread + 4 * self.mean_bound**2
         self.rstd = (spread + eps).rsqrt()
         relative = 0.51 * spread_bound / (spread + eps) + 4 * U
@@ -280,7 +281,7 @@ class _NormCall:
 
 # ---- rmsnorm -----------------------------------------------------------------------
 
-RMSNORM_EPS = 2.0**-23  # PyTorch's, for float32
+RMSNORM_EPS = 2.0**-23  # PyTorch's default for float32
 
 
 def rmsnorm(x, weight=None, residual=None, eps=RMSNORM_EPS):

@@ -1,4 +1,4 @@
-"""Running sums, and the selection of numbers that they place, in PyTorch."""
+"""Describe scan and compact: PyTorch twins, cases and sizes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def scan(x, exclusive=False, reverse=False):
     """Return the running sums of x (count): y[i] = x[0] + ... + x[i].
 
     exclusive: leave x[i] out of y[i], so that y[0] is 0. reverse: add from the last
-    number to the first. PyTorch's torch.cumsum has neither.
+    number to the first. PyTorch's torch.cumsum lacks both options.
     """
     if reverse:
         return scan(x.flip(0), exclusive).flip(0)
@@ -60,7 +60,7 @@ def bound_scan(x: torch.Tensor, exclusive=False, reverse=False) -> torch.Tensor:
     """Return an error bound for each number of scan(x), in float64.
 
     Each result is a tree of additions over its own numbers: those of its tile, and the
-    sums of earlier tiles. So no number takes part in more additions than the result has
+    sums of earlier tiles. Hence no number is in more additions than the result has
     terms. The addition of a 0 is exact.
     """
     sizes = scan(x.double().abs(), exclusive, reverse)
@@ -85,9 +85,9 @@ def _make_scans(title: str, x: torch.Tensor, exclusive=0, reverse=0) -> Iterator
 def compact(x, threshold):
     """Return the numbers of x (count) above `threshold`, in their order, as (kept).
 
-    NaN is not above anything. The result is the start of an array of `count` numbers,
-    so it holds their memory; clone() it to free the rest. The rungs "atomic" and
-    "ballot" give another order in each run.
+    NaN is not above any threshold. The result is the start of an array of `count`
+    numbers and keeps the whole array in memory; clone() it to free the rest. With the
+    rungs "atomic" and "ballot", the order varies between runs.
     """
     return x[x > threshold]
 

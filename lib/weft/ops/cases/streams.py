@@ -1,4 +1,4 @@
-"""Ops that read an array once: a copy, a transpose and a sum, in PyTorch."""
+"""Describe copy, transpose and reduce, which read an array once."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _make_copy(generator, count: int, from_: int = 0, to: int = 0) -> Case:
 
 
 def transpose(x):
-    """Return the transpose of x (rows, cols) as an array (cols, rows) of its own."""
+    """Return the transpose of x (rows, cols) as a new array (cols, rows)."""
     return x.t().contiguous()
 
 
@@ -118,8 +118,8 @@ def _make_transpose(
 def reduce(x, blocks=0):
     """Return the sum of x, an array of any shape, as one number of shape ().
 
-    blocks: the number of blocks of the grid; 0 chooses it. PyTorch lacks this
-    parameter. It serves to show which rungs give the same bits for every grid.
+    blocks: the number of blocks of the grid; if it is 0, the rung chooses. PyTorch
+    lacks this parameter, which shows which rungs give the same bits for every grid.
     """
     return x.sum()
 

@@ -1,4 +1,4 @@
-"""Play the passes over a row, and compare the rungs that own rows.
+"""Draw passes over a row, and compare rungs by the threads that own a row.
 
     play_passes([3, 1, 7, 0], ["maximum", "sum", "quotients"])
     play_online([3, 1, 7, 0])
@@ -7,7 +7,7 @@
 Sliders move a thread through the row. play_online() shows how the old sum shrinks when
 a larger number is read (Milakov and Gimelshein, Online normalizer calculation for
 softmax, 2018). draw_owners() draws the bytes over the floor and the active lanes of
-counted rungs, with a slider for the row's length.
+rungs from their counts, with a slider for the row's length.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _check_row(name: str, numbers: Sequence[float]) -> None:
 def _draw_cells(
     numbers: Sequence[float], top: float, done: int, *, written: bool = False
 ) -> str:
-    """Draw a row of cells, of which the first `done` are read, and the thread below."""
+    """Draw a row of cells, the first `done` marked as read, and the thread below."""
     out = ""
     for place, number in enumerate(numbers):
         x = LEFT + place * SIDE
@@ -126,7 +126,7 @@ def play_online(numbers: Sequence[float]) -> Drawing:
         label(EDGE, 24, title, 16, bold=True),
         f"{title}. {'; '.join(steps)}",
     )
-    # The still picture shows the last new maximum, where the sum shrinks.
+    # A still picture shows the last new maximum, at which the sum shrinks.
     start = max(at for at in range(1, len(pairs)) if pairs[at][0] > pairs[at - 1][0])
     sliders = [Slider("number", stops)]
     return Drawing(title, WIDTH, BAR + 146, base, sliders, frames, (start,), account)
@@ -161,7 +161,7 @@ def _draw_step(
     out += [remark(LEFT - 12, y + 19, name, anchor="end") for name, y in names]
     dashed = f'<path d="{_outline(LEFT, BAR, old * unit)}" fill="none" {PALE} '
     out.append(f"{dashed}{REFERENCE}/>")
-    # The lines lead from the old sum's ends to what is left of it.
+    # The line leads from the old sum's end to the end of its remainder.
     ends = (
         f"M{num(LEFT + old * unit)} {num(BAR + HIGH)}L{num(LEFT + kept)} {num(below)}"
     )
@@ -186,7 +186,7 @@ def _outline(x: float, y: float, width: float) -> str:
 # ---- owners --------------------------------------------------------------------------
 
 BARS, FLOOR = 160.0, 110.0  # x of the bars, and the width of the floor in pixels
-CUT, LANES = 2.0, 510.0  # times the floor at which a bar ends; x of the lanes
+CUT, LANES = 2.0, 510.0  # multiple of the floor at which bars are cut; x of the lanes
 # The y of the first rung, the distance between rungs, and the height of a bar.
 RUNGS, RUNG_APART, RUNG_HIGH = 96.0, 44.0, 24.0
 WARP = 32
@@ -197,8 +197,9 @@ Row = Mapping[str, Any]
 def draw_owners(rows: Sequence[Row]) -> Drawing:
     """Return the picture of rungs at each length of a row.
 
-    rows: each has rung, cols, over_floor and lanes (the mean of active threads of a
-    warp's request). Raises ArgumentError if a rung lacks a length, or without rows.
+    rows: each has rung, cols, over_floor and lanes (the mean number of active threads
+    in a warp's request). Raises ArgumentError if a rung lacks a length, or if there
+    are no rows.
     """
     lengths = list(dict.fromkeys(row["cols"] for row in rows))
     names = list(dict.fromkeys(row["rung"] for row in rows))
@@ -252,7 +253,7 @@ def _draw_group(group: Sequence[Row]) -> list[str]:
 
 
 def _draw_lanes(y: float, lanes: float) -> str:
-    """Draw a warp, of which the active lanes are filled, and their mean number."""
+    """Draw a warp with its active lanes filled, and their mean number."""
     apart = 10.4
     circles = (
         svg.thread(LANES + 5 + lane * apart, y, 4, runs=lane < round(lanes))

@@ -1,11 +1,11 @@
-"""Draw scans: where kept numbers go, scans of a block, and of blocks that wait.
+"""Draw compactions, scans within a block, and scans by blocks that wait.
 
     draw_compaction([3, 8, 4, 7], [False, True, True, False])
-    play_scans([3, 1, 7, 0, 4, 1, 6, 3])      Kogge-Stone beside Brent-Kung
+    play_scans([3, 1, 7, 0, 4, 1, 6, 3])      Kogge-Stone next to Brent-Kung
     run_blocks(order, slots=4)      the flags of all tiles after each step
-    play_chain()                    chained: sliders for the order and the tiles
-    play_chain(look_back=True)      with partial sums of several tiles
-    draw_windows()                  how far tiles look back, in 100 schedules
+    play_chain()                    a chained scan: sliders for the order and the tiles
+    play_chain(look_back=True)      a scan that adds partial sums of several tiles
+    draw_windows()                  lengths of look-back windows in 100 schedules
 
 list_kogge_stone() and list_brent_kung() also return rounds for play_rounds() (Kogge and
 Stone, A parallel algorithm for the efficient solution of a general class of recurrence
@@ -37,7 +37,7 @@ from .svg import Drawing, Slider, arrow, box, label, num, remark
 
 CELL, GAP = 44.0, 92.0  # side of a place; pixels from the numbers to the output
 FROM = 116.0  # x of the first number
-LONGEST = 16  # maximum count of numbers
+LONGEST = 16  # maximum number of cells
 
 # ---- compaction ----------------------------------------------------------------------
 
@@ -45,8 +45,8 @@ LONGEST = 16  # maximum count of numbers
 def draw_compaction(numbers: Sequence[int], kept: Sequence[bool]) -> Drawing:
     """Return the picture of a compaction, with a slider for its three steps.
 
-    numbers: 1 to 16 numbers. kept: whether each of them is kept. The arrows lead to
-    places in the output, which the exclusive scan supplies. Raises ArgumentError for
+    numbers: 1 to 16 numbers. kept: whether each of them is kept. The exclusive scan
+    supplies the places in the output to which the arrows lead. Raises ArgumentError for
     other counts.
     """
     if not 1 <= len(numbers) <= LONGEST or len(kept) != len(numbers):
@@ -71,7 +71,7 @@ def draw_compaction(numbers: Sequence[int], kept: Sequence[bool]) -> Drawing:
 def _draw_until(
     numbers: Sequence[int], marks: Sequence[int], places: Sequence[int], last: int
 ) -> list[str]:
-    """Draw the numbers and their marks, then the scan, then the arrows."""
+    """Draw the numbers and their marks, and in later steps the scan and the arrows."""
     rows = [("x", numbers, 48.0), ("keep", marks, 92.0), ("scan", places, 136.0)]
     out = [_draw_row(name, row, marks, y) for name, row, y in rows[: last + 2]]
     if last < 1:
@@ -114,7 +114,7 @@ def _draw_move(number: int, start: int, to: int, top: float, bottom: float) -> s
 
 
 def list_kogge_stone(count: int) -> list[Round]:
-    """Return the rounds of a scan with few rounds: in each, all unfinished places add.
+    """Return the rounds of a scan with few rounds; all unfinished places add in each.
 
     count: a power of two. Raises ArgumentError for other counts.
     """
@@ -124,7 +124,7 @@ def list_kogge_stone(count: int) -> list[Round]:
 
 
 def list_brent_kung(count: int) -> list[Round]:
-    """Return the rounds of a scan with few additions: a tree up, and a tree down.
+    """Return the rounds of a scan with few additions: up a tree, then down.
 
     count: a power of two. Raises ArgumentError for other counts.
     """
@@ -143,7 +143,7 @@ def _check_count(name: str, count: int) -> None:
 
 
 def play_scans(values: Sequence[float]) -> Drawing:
-    """Play both scans of values side by side, with one slider for the rounds.
+    """Return both scans of `values`, side by side, with one slider for the rounds.
 
     values: 2, 4 or 8 numbers that are short enough for two players side by side. Raises
     ArgumentError for others.
@@ -177,7 +177,7 @@ def play_scans(values: Sequence[float]) -> Drawing:
 
 
 def _draw_beside(boards: Sequence[Board], at: int, each: float) -> list[str]:
-    """Draw the boards next to each other; a board that has ended no longer changes."""
+    """Draw the boards next to each other; a finished board no longer changes."""
     out = []
     for place, board in enumerate(boards):
         inner = "".join(board.draw_until(min(at, len(board.rounds))))
@@ -187,7 +187,7 @@ def _draw_beside(boards: Sequence[Board], at: int, each: float) -> list[str]:
 
 # ---- chains of blocks ----------------------------------------------------------------
 
-ABSENT, EMPTY, PARTIAL, FINAL = range(4)  # a tile without a block; then its flag
+ABSENT, EMPTY, PARTIAL, FINAL = range(4)  # a tile without a block, then flags of a tile
 LETTERS = {PARTIAL: "p", FINAL: "f"}
 
 
@@ -195,8 +195,8 @@ LETTERS = {PARTIAL: "p", FINAL: "f"}
 class Schedule:
     """A run of all blocks.
 
-    steps: the state of each tile after each step. blocks: the block of each tile, None
-    if it never began. windows: the number of flags that each tile needed, 0
+    steps: the state of each tile after each step. blocks: the block of each tile, or
+    None if no block took it. windows: the number of flags that each tile needed, or 0
     if it never finished. A tile adds the final sum of the first tile of its window.
     """
 
@@ -206,7 +206,7 @@ class Schedule:
 
     @property
     def hangs(self) -> bool:
-        """Whether some tile never becomes final."""
+        """Return whether some tile never becomes final."""
         return any(state != FINAL for state in self.steps[-1])
 
 
@@ -261,7 +261,7 @@ def run_blocks(
 
 
 def _find_window(flags: Sequence[int], tile: int, look_back: bool) -> int:
-    """Return the number of flags a tile needs to become final, or 0 if it cannot yet.
+    """Return the number of flags that a tile needs to become final; 0 if it must wait.
 
     Tile 0 needs no flag, but counts as needing 1.
     """
@@ -310,7 +310,7 @@ def play_chain(look_back: bool = False) -> Drawing:
         f"{order}, {number}: {_describe_run(runs[key])}"
         for key, (order, number) in zip(runs, names)
     )
-    # The still picture shows a chained scan that hangs, or look-back, which finishes.
+    # The still picture shows a chained scan that hangs, or a look-back that finishes.
     start = 2, int(look_back)
     return Drawing(title, *size, base, sliders, frames, start, account)
 
@@ -373,8 +373,8 @@ def _draw_legend() -> str:
 # ---- many schedules ------------------------------------------------------------------
 
 SCHEDULES, MANY = 100, 64  # schedules, and tiles in each
-RESIDENT = (2, 8, 32)  # slots
-BARS = 16  # window lengths with a bar of their own
+RESIDENT = (2, 8, 32)  # numbers of slots
+BARS = 16  # number of window lengths that have separate bars
 
 
 def count_windows(slots: int, seed: int = 0) -> Counter[int]:

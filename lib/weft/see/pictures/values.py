@@ -1,7 +1,8 @@
 """Draw arrays with their values, and the keys of a sort over its passes.
 
 If values do not fit into their cells, larger values get stronger colours. play_cloud()
-draws keys as dots, position against key. Sorted keys form a rising diagonal.
+draws each key as a dot at its position (across) and value (up). Sorted keys form a
+rising diagonal.
 
     play_cloud({"stable": [keys, after_pass_1, after_pass_2, ...]})
 """
@@ -25,8 +26,8 @@ from .svg import Drawing, Slider, label, num, remark
 BETWEEN = 34.0  # distance in pixels between two arrays side by side
 TALLEST = 300.0  # largest height of an array, in pixels
 WORDED = 15.0  # smallest cell, in pixels, with room for a value
-LEVELS = 6  # number of strengths that the eye can distinguish
-STEPS = 24  # number of pieces of a curve that are tested for being hidden
+LEVELS = 6  # number of colour strengths that readers can distinguish
+STEPS = 24  # number of pieces of a curve, each either hidden or visible
 # Maximum number of cells of a heat map that get a ring; more get a thin outline.
 HALOS = 64
 
@@ -36,10 +37,10 @@ class Values:
     """An array with its values.
 
     colour: the colour of the cells and marks. above: whether the name is above the
-    array, not to the left. upright: whether a vector is drawn as a column, with each
-    element next to the row that it belongs to. note: text after shape and type. blank:
-    indices of elements without a known value, drawn as "?". indices: the position of a
-    row's indices. about: text that replaces shape, type and note.
+    array instead of to its left. upright: whether a vector is drawn as a column, with
+    each element next to the row to which it belongs. note: text after shape and type.
+    blank: indices of elements without a known value, drawn as "?". indices: the
+    position of a row's indices. about: text that replaces shape, type and note.
     """
 
     name: str
@@ -55,7 +56,7 @@ class Values:
 
     @property
     def width(self) -> float:
-        """The width, including the name if it is above, and the row numbers."""
+        """Return the width, including any name above the array, and the row numbers."""
         if not self.above:
             return self.grid.width
         name = svg.width_of(self.name, 14, mono=True)
@@ -64,18 +65,18 @@ class Values:
 
     @property
     def height(self) -> float:
-        """The height, including the name if it is above, and the cells' indices."""
+        """Return the height, including any name above the array, and the indices."""
         return self.grid.height + (2 * LINE + 6 if self.above else LINE)
 
     @property
     def gutter(self) -> float:
-        """The width of the row numbers in pixels."""
+        """Return the width of the row numbers in pixels."""
         rows = self.grid.rows
         return 7.0 * len(str(rows - 1)) + 8 if self.above and rows > 1 else 0.0
 
     @property
     def caption(self) -> str:
-        """The text next to the name or below it."""
+        """Return the text next to the name or below it."""
         if self.about:
             return self.about
         size = " × ".join(str(n) for n in self.array.shape) or "1"
@@ -134,7 +135,7 @@ class Values:
     def _draw_numbers(self) -> str:
         """Draw the indices of a row's cells, or the numbers of rows and columns.
 
-        They are outside the array, above or below it, and so avoid lines to other
+        They are outside the array, above or below it, and thus avoid lines to other
         arrays.
         """
         grid, out = self.grid, []
@@ -158,7 +159,7 @@ class Values:
 
     @functools.cached_property
     def is_worded(self) -> bool:
-        """Whether all values fit into their cells."""
+        """Return whether all values fit into their cells."""
         if self.grid.side < WORDED:
             return False
         blank = set(map(int, self.blank))
@@ -166,7 +167,7 @@ class Values:
         return all(i in blank or _write_value(v, self.grid.cell) for i, v in values)
 
     def shades(self) -> str:
-        """Draw values as strengths if they do not fit into their cells."""
+        """Draw values as strengths of colour if they do not fit into their cells."""
         if self.is_worded:
             return ""
         # The poison in unwritten outputs is a signalling NaN.
@@ -201,7 +202,7 @@ class Values:
 
     @functools.cached_property
     def _is_tight(self) -> bool:
-        """Whether some value barely fits its cell at the usual font size."""
+        """Return whether some value barely fits its cell at the usual font size."""
         cell, values = self.grid.cell, self.array.reshape(-1)[:400]
         return any(_measure_width(_write_value(v, cell)) > cell - 6 for v in values)
 
@@ -241,7 +242,7 @@ class Values:
 def arranged_as(
     wishes: Sequence[Values], top: float, largest: float = LARGEST
 ) -> tuple[list[Values], float]:
-    """Arrange arrays in rows if all have one dimension, otherwise side by side.
+    """Arrange arrays in rows if all have one dimension, or else side by side.
 
     largest: the largest size of a cell in pixels. Also returns the y below them.
     """
@@ -264,7 +265,7 @@ def in_rows(wishes: Sequence[Values], top: float) -> tuple[list[Values], float]:
 def in_a_line(
     wishes: Sequence[Values], left: float, top: float, room: float, largest=LARGEST
 ) -> tuple[list[Values], float]:
-    """Place arrays side by side, with cells of one size; also return the lowest end.
+    """Place arrays side by side, with cells of one size; also return the y below.
 
     room: the width in pixels for all arrays. If cells are too small for values, colours
     show them.
@@ -340,9 +341,9 @@ def line(
 ) -> str:
     """Draw a thin curve from one cell down to another.
 
-    behind: the frames that hide the curve, as (left, top, right, bottom). The whole
-    curve is faint if most of it is hidden, since the visible pieces would lead
-    nowhere.
+    behind: the frames that hide the curve, as (left, top, right, bottom). If most of
+    the curve is hidden, all of it is faint, since short visible pieces would not show
+    where it leads.
     """
     (x0, y0), (x1, y1) = start, end
     t = np.linspace(0, 1, STEPS + 1)
@@ -371,15 +372,15 @@ def line(
 SIDE = 420.0  # side of the square with the dots, in pixels
 CLOUD_LEFT, CLOUD_TOP = 58.0, 66.0
 DOT = 4.0  # diameter of a dot
-MANY = 4096  # largest count of dots
+MANY = 4096  # maximum number of dots
 
 
 def play_cloud(runs: Mapping[str, Sequence[np.ndarray]]) -> Drawing:
-    """Return dots of keys, with a slider over the passes, and one over several runs.
+    """Return dots of keys, with a slider for the passes, and one for several runs.
 
-    runs: by name, the keys before the first pass and after each pass: whole numbers (n)
-    from 0. All runs have as many passes and keys. Raises ArgumentError otherwise, for a
-    negative key, and for more than 4096 keys.
+    runs: by name, the keys (n) before the first pass and after each pass, as whole
+    numbers from 0. All runs have the same numbers of passes and keys. Raises
+    ArgumentError otherwise, for a negative key, and for more than 4096 keys.
     """
     _check_runs(runs)
     passes = len(next(iter(runs.values()))) - 1
@@ -417,7 +418,7 @@ def _check_runs(runs: Mapping[str, Sequence[np.ndarray]]) -> None:
 
 
 def count_unordered(keys: np.ndarray) -> int:
-    """Return how many neighbours are in the wrong order."""
+    """Return the number of neighbours in the wrong order."""
     return int(np.count_nonzero(keys[1:] < keys[:-1]))
 
 

@@ -1,7 +1,7 @@
 """Draw how the lanes of one warp load bytes, and how they queue at bins.
 
 draw_widths()                  512 bytes, with a slider for the width of the loads
-play_queues(noise, digit)      32 keys each, with a slider from one to the other
+play_queues(noise, digit)      queues of 32 keys, with a slider from noise to digit
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from .svg import Drawing, Slider, arrow, behind, box, label, num, remark, rule, 
 LANES, SECTOR, BYTES = 32, 32, 512  # lanes of a warp; bytes of a sector; bytes moved
 WIDTHS = (1, 2, 4, 8, 16)  # bytes that a lane loads at a time
 BYTE = (WIDTH - 2 * EDGE) / BYTES  # width of a byte in pixels
-THREADS, ROW, HIGH = 86.0, 168.0, 34.0  # y of the lanes and of the row; its height
+THREADS, ROW, HIGH = 86.0, 168.0, 34.0  # y of lanes; y and height of the row
 
 
 def draw_widths(start: int = 4) -> Drawing:
     """Return the picture of one warp's requests.
 
-    start: the width that is shown first, in bytes, one of WIDTHS; else ArgumentError.
+    start: the first width, in bytes. Raises ArgumentError if it is not in WIDTHS.
     """
     if start not in WIDTHS:
         known = ", ".join(map(str, WIDTHS))
@@ -43,14 +43,14 @@ def draw_widths(start: int = 4) -> Drawing:
 
 
 def _describe_width(width: int) -> str:
-    """Describe the requests of loads of this width."""
+    """Describe the requests of loads that have this width."""
     lanes = f"{count_things(width, 'byte')} per lane"
     requests = count_things(BYTES // (LANES * width), "request")
     return f"{lanes}: {requests} of {count_things(width, 'sector')}"
 
 
 def _find_lane(lane: int) -> float:
-    """Return the x of a lane's middle; at 16 bytes per lane, its bytes are below."""
+    """Return the x of a lane's middle: above its bytes, if it loads 16 of them."""
     return EDGE + (lane + 0.5) * BYTES / LANES * BYTE
 
 
@@ -74,7 +74,7 @@ def _draw_sectors() -> str:
 
 
 def _draw_width(width: int) -> list[str]:
-    """Draw the requests of loads of this width."""
+    """Draw the requests of loads that have this width."""
     span = LANES * width * BYTE  # width of a request in pixels
     out = [label(EDGE, 42, _describe_width(width), 13)]
     out.append(
@@ -106,8 +106,8 @@ def play_queues(noise: Sequence[int], digit: Sequence[int]) -> Drawing:
     """Return 32 lanes with arrows to their bins, and the queues below the bins.
 
     noise, digit: the bins of the lanes of two warps, 32 whole numbers each. The slider
-    replaces the lanes of the first warp by those of the second, eight at a time. Raises
-    ArgumentError for another count of lanes.
+    replaces the lanes of the first warp with those of the second, eight at a time.
+    Raises ArgumentError for another number of lanes.
     """
     for name, keys in ("noise", noise), ("digit", digit):
         if len(keys) != LANES:
@@ -150,7 +150,7 @@ def _draw_warp(keys: Sequence[int]) -> list[str]:
     apart = LANES * LANE / len(queues)
     for place, (key, lanes) in enumerate(queues.items()):
         middle = EDGE + (place + 0.5) * apart
-        # Later lanes first, so that no pale curve covers the arrow of the first one.
+        # Draw the first lane last, so that no pale curve covers its arrow.
         for lane in reversed(lanes):
             out.append(_draw_way(_find_middle(lane), middle, lane == lanes[0]))
         out.append(_draw_queue(middle, key, lanes))
@@ -167,7 +167,7 @@ def _draw_updating_lane(lane: int) -> str:
 
 
 def _draw_way(start: float, end: float, is_first: bool) -> str:
-    """Draw the arrow of a bin's first lane, or the pale way of one that waits."""
+    """Draw the arrow of a bin's first lane, or the pale curve of a lane that waits."""
     top, bottom = TOP + 12, BINS - 2
     if is_first:
         return arrow((start, top), (end, bottom), SHARED)
