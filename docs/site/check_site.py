@@ -10,13 +10,13 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-LARGEST = 600_000  # compressed bytes of a page, with everything that it loads
+LARGEST = 600_000  # limit on the compressed bytes of a page and its files
 LOADS = {"img": "src", "script": "src", "source": "src", "iframe": "src"}
-SQUEEZED = {".woff2", ".png", ".jpg", ".webp"}  # these are compressed already
+SQUEEZED = {".woff2", ".png", ".jpg", ".webp"}  # formats that are already compressed
 
 
 class Page(HTMLParser):
-    """The links, the loaded files, the places and the nameless pictures of a page."""
+    """The links, loaded files, anchors and unlabelled pictures of a page."""
 
     def __init__(self, path: Path):
         super().__init__()
@@ -29,7 +29,7 @@ class Page(HTMLParser):
         self.feed(path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag: str, pairs: list[tuple[str, str | None]]) -> None:
-        """Note what a tag names, loads or links to."""
+        """Record the anchors, files and links of a tag."""
         values = {key: value or "" for key, value in pairs}
         self.places |= {values[key] for key in ("id", "name") if key in values}
         if self.open_svg and tag != "title":
@@ -59,7 +59,7 @@ def list_pages(site: Path) -> list[Path]:
 
 
 def list_problems(site: Path) -> list[str]:
-    """Return a line for each broken link, unnamed picture, request and large page."""
+    """Return a line for each broken link, unlabelled picture, request or large page."""
     problems = []
     for path in list_pages(site):
         page, name = read_page(path), path.relative_to(site)
@@ -72,7 +72,7 @@ def list_problems(site: Path) -> list[str]:
 
 
 def find_broken(page: Page) -> Iterator[str]:
-    """Yield the links to missing files or places."""
+    """Yield the links to missing files or anchors."""
     for link in dict.fromkeys(page.links):
         parts = urlsplit(link)
         if parts.scheme or link in ("#", ""):
@@ -85,7 +85,7 @@ def find_broken(page: Page) -> Iterator[str]:
 
 
 def has_place(target: Path, name: str) -> bool:
-    """Return whether a file has an anchor of that name; only pages have anchors."""
+    """Return whether a page has an anchor of that name; True for any other file."""
     return target.suffix != ".html" or name in read_page(target).places
 
 
@@ -98,13 +98,13 @@ def find_requests(page: Page) -> Iterator[str]:
 
 @cache
 def squeeze(path: Path) -> int:
-    """Return the size of a file as a server sends it."""
+    """Return the size in bytes of a file as a server sends it."""
     data = path.read_bytes()
     return len(data) if path.suffix in SQUEEZED else len(gzip.compress(data, 9))
 
 
 def measure(page: Page) -> int:
-    """Return the compressed size of a page with all files that it loads."""
+    """Return the compressed size in bytes of a page with all files that it loads."""
     total, seen = squeeze(page.path), set()
     for load in page.loads:
         path = (page.path.parent / unquote(urlsplit(load).path)).resolve()
@@ -115,7 +115,7 @@ def measure(page: Page) -> int:
 
 @cache
 def find_fonts(path: Path) -> tuple[Path, ...]:
-    """Return the local fonts that a style sheet names."""
+    """Return the local fonts that a style sheet loads."""
     names = re.findall(r"url\(([^)]+\.woff2)", path.read_text())
     fonts = ((path.parent / name.strip("\"'")).resolve() for name in names)
     return tuple(font for font in fonts if font.is_file())

@@ -1,4 +1,4 @@
-"""Settings of Sphinx. make_site.py writes the source folder, and runs Sphinx on it."""
+"""Configure Sphinx. make_site.py writes the source folder and runs Sphinx on it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def slug(title: str) -> str:
 
 myst_heading_slug_func = "conf.slug"
 
-# ---- lessons: executed before, see lessons.py --------------------------------------
+# ---- lessons: lessons.py has executed them -----------------------------------------
 
 nb_execution_mode = "off"
 nb_output_stderr = "remove"
@@ -102,7 +102,7 @@ class CellLexer(Lexer):
             lexer = _find_lexer(magic)
             yield 0, Comment.Preproc, magic + line
         for place, kind, word in lexer.get_tokens_unprocessed(body):
-            # Do not mark magics and lines for the shell as mistakes.
+            # Magics and shell lines are not mistakes, so do not mark them.
             kind = Token.Operator if kind is Token.Error else kind
             yield place + len(magic + line), kind, word
 
@@ -116,19 +116,19 @@ def _find_lexer(magic: str) -> Lexer:
 
 
 def visit_math(self: Any, node: nodes.math) -> None:
-    """Write a formula inside a line as MathML."""
+    """Write an inline formula as MathML."""
     self.body.append(convert(node.astext()))
     raise nodes.SkipNode
 
 
 def visit_displaymath(self: Any, node: nodes.math_block) -> None:
-    """Write a formula on a line of its own as MathML, in its own scroll box."""
+    """Write a formula on a separate line as MathML, in a separate scroll box."""
     formula = convert(node.astext(), display="block")
     self.body.append(f'<div class="formula">{formula}</div>')
     raise nodes.SkipNode
 
 
 def setup(app: Any) -> None:
-    """Add the formulas and the lexer to Sphinx."""
+    """Register the lexer and the math renderer with Sphinx."""
     app.add_lexer("weft", CellLexer)
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_displaymath, None))

@@ -1,4 +1,4 @@
-"""Write the reference pages of docs/, and its teaching kit, as pages of the site."""
+"""Convert the reference pages and the teaching kit in docs/ to pages of the site."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def write_teaching(folder: Path) -> None:
 
 
 def convert_text(text: str, folder: Path) -> str:
-    """Return the text of a page in `folder`, with its pictures and working links."""
+    """Return the text of a page in `folder`, with inline pictures and valid links."""
     text = PICTURE.sub(lambda match: draw_inline(match, folder), text)
     text = LESSON.sub(r"](\1", text)
     text = text.replace(f"]({TEACHING}/README.md", f"]({TEACHING}/index.md")
@@ -62,7 +62,7 @@ def draw_inline(picture: re.Match[str], folder: Path) -> str:
 
 
 def link_file(link: re.Match[str], folder: Path) -> str:
-    """Return a link with its target in the repository, if the target is not a page."""
+    """Return a link, redirected to the repository if its target is not a page."""
     path, place = (folder / link[1]).resolve(), link[2] or ""
     if path.parent == DOCS and path.suffix == ".md" and path.name not in OMITTED:
         return link[0]

@@ -1,7 +1,7 @@
 """Write a page for each lesson, and one for its solutions.
 
 A page is the reader's notebook with the outputs of the executed lesson. Exercises and
-puzzles keep their stubs, without outputs; the answers are on a page of their own.
+puzzles keep their stubs, without outputs. The answers are on a separate page.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def list_mentions(lesson: Lesson) -> set[str]:
 
 
 def describe_prerequisites(lesson: Lesson, all_lessons: Sequence[Lesson]) -> str:
-    """Return what a reader needs to begin: other lessons, or a language."""
+    """Return the prerequisites of a lesson: other lessons, or a language."""
     if lesson is all_lessons[0]:
         return "a little Python"
     ways = [what for what, starts in course.WAYS_IN if lesson.number in starts]
@@ -105,7 +105,7 @@ def describe_minutes(lesson: Lesson) -> str:
 
 
 def describe_times(name: str) -> str:
-    """Return where the times of a page were measured; "" if it shows none."""
+    """Return the machine and the date of a page's times; "" if it shows none."""
     record = lessons.read_clock(name)
     if not record.get("cells"):
         return ""
@@ -151,7 +151,7 @@ def link_terms(text: str, up: str = "") -> str:
 
 
 def cut_answer(text: str, link: str) -> str:
-    """Replace the folded answer of an exercise by a link to it."""
+    """Replace the folded answer of an exercise with a link to it."""
     begin = text.rfind(ANSWER) if "In CUDA C" not in text else text.find(ANSWER)
     if begin < 0:
         return text
@@ -165,7 +165,7 @@ def cut_answer(text: str, link: str) -> str:
 
 
 def unfold_answer(text: str) -> str:
-    """Return the words of a folded answer, without its code."""
+    """Return the text of a folded answer, without its code."""
     begin = text.find(ANSWER)
     inside = text[begin + len(ANSWER) :].rpartition("</details>")[0]
     return inside.partition("<!-- answer -->")[2].strip() if begin >= 0 else ""
@@ -182,7 +182,7 @@ def place_outputs(cells: Sequence[NotebookNode], executed: NotebookNode) -> None
         solved = known.get(cell.id)
         if cell.cell_type != "code" or solved is None:
             continue
-        # Whether the reader sees a stub instead of an answer.
+        # True if the reader sees a stub instead of an answer.
         asked = cell.source != solved.source
         if not asked and not solving:
             cell.outputs = solved.outputs
@@ -214,7 +214,7 @@ def make_page(
 
 
 def fold_plumbing(cell: NotebookNode) -> None:
-    """Let the page fold the code of a cell with the tag "plumbing"."""
+    """Fold the code of a cell with the tag "plumbing"."""
     if is_tagged(cell, course.PLUMBING):
         cell.metadata["tags"] = [*cell.metadata["tags"], "hide-input"]
 
@@ -249,7 +249,7 @@ def read_heading(cell: NotebookNode) -> str:
 
 
 def write_text(cell: NotebookNode, name: str, stubs: dict[str, str]) -> str:
-    """Return a cell of text as a page shows it."""
+    """Return the text of a Markdown cell, converted for a page."""
     text = link_terms(link_files(cell.source))
     if name == course.GLOSSARY.stem:  # the glossary's entries are sections of the page
         text = re.sub(r"^###", "##", text, flags=re.M)
@@ -291,7 +291,7 @@ def make_solutions(
 
 
 def prepare_answer(cell: NotebookNode) -> NotebookNode:
-    """Return the cell of an answer without the marks around what a reader writes."""
+    """Return the cell of an answer without the marks around the hidden part."""
     cell.source = remove_marks(cell.source)
     return outputs.prepare(cell)
 
@@ -331,13 +331,13 @@ def write_contents(folder: Path, all_lessons: list[Lesson], solved: list[str]) -
     )
     answers = "\n".join(solved)
     (folder / "solutions" / "index.md").write_text(
-        "# Solutions\n\nEach answer has passed its check while this site was built.\n\n"
+        "# Solutions\n\nEach answer passed its check when this site was built.\n\n"
         f"```{{toctree}}\n\n{answers}\n```\n"
     )
 
 
 def copy_downloads(folder: Path) -> None:
-    """Copy the notebooks that a reader may download: those whose links are absolute."""
+    """Copy the notebooks for download, in which all links are absolute."""
     (folder / "notebooks").mkdir()
     for path in FOR_COLAB.glob("*.ipynb"):
         (folder / "notebooks" / path.name).write_bytes(path.read_bytes())

@@ -1,11 +1,11 @@
 """Execute the lessons, with a cache, for the pages of the site.
 
-A lesson is executed once, with its answers, in a fresh kernel. Its outputs are kept in
-build/lessons/NN_topic.ipynb, beside the hash of its code and of each file of the lab
-that its kernel has read. As long as none of these changes, neither does the page.
-session.py, which runs inside the kernel, replays the clock and notes the files.
+A lesson is executed once, with its answers, in a fresh kernel. build/lessons/ caches
+its outputs (NN_topic.ipynb), and the hashes of its code and of each file of the lab
+that its kernel read (NN_topic.json). It is executed again only if a hash changes.
+session.py, which runs inside the kernel, replays the clock and records the files.
 
-    python docs/site/lessons.py                    execute what has changed
+    python docs/site/lessons.py                    execute the lessons that have changed
     python docs/site/lessons.py 04_numba           only this lesson
     python docs/site/lessons.py --record 04_numba  record its times on this machine
 """
@@ -41,14 +41,14 @@ from weft.timing.results import machine
 HERE = Path(__file__).parent
 BUILD = ROOT / "build" / "lessons"
 CLOCK = HERE / "clock"  # the recorded times, one committed file per lesson
-SECONDS = 1800  # time limit of a cell, on a busy machine
+SECONDS = 1800  # time limit of a cell in seconds, enough for a busy machine
 # A widget needs a kernel, which no page has.
 WIDGET = "application/vnd.jupyter.widget-view+json"
-CHANGING = {  # folders whose names differ in each run
+CHANGING = {  # folders whose names differ between runs
     r"/tmp/ipykernel_\d+/": "/tmp/ipykernel/",
     r"/tmp/tmp\w{8}\b": "/tmp/lesson",
 }
-MARK = re.compile(r'data-weft=\\"([0-9a-f]{12})\\"')  # the mark of a player
+MARK = re.compile(r'data-weft=\\"([0-9a-f]{12})\\"')  # a player's mark
 
 
 def list_names() -> list[str]:
@@ -97,7 +97,7 @@ def hash_folder(folder: Path) -> str:
 def hash_session(name: str) -> dict[str, str]:
     """Return the hashes on which every lesson depends: the kernels, and the clock.
 
-    Compilers run in processes of their own, so their reading is not observed.
+    Compilers run in separate processes, so the files that they read are not recorded.
     """
     clock = {f"clock/{name}.json": hash_file(CLOCK / f"{name}.json")}
     session = {"session.py": hash_file(HERE / "session.py")}
@@ -105,7 +105,7 @@ def hash_session(name: str) -> dict[str, str]:
 
 
 def is_current(name: str) -> bool:
-    """Return whether the cached outputs are those of the present lesson."""
+    """Return whether the cached outputs are those of the current lesson."""
     stamp, cached = BUILD / f"{name}.json", BUILD / f"{name}.ipynb"
     if not stamp.is_file() or not cached.is_file():
         return False
@@ -116,8 +116,7 @@ def is_current(name: str) -> bool:
 
 
 def list_absent() -> list[str]:
-    """Return the lessons without outputs in the cache, because no run has reached their
-    end."""
+    """Return the lessons without cached outputs, which no run has completed."""
     return [name for name in list_names() if not (BUILD / f"{name}.ipynb").is_file()]
 
 
@@ -160,12 +159,11 @@ def store(name: str, notebook: NotebookNode, outcome: dict[str, Any]) -> None:
 
 
 def record(name: str) -> None:
-    """Record a lesson's times on this machine, and the outputs that another run
-    changes.
+    """Record a lesson's times on this machine, and the outputs that vary between runs.
 
-    A program that a cell starts, or a profiler, has a clock of its own; addresses and
-    the numbers of processes differ in each run. So the lesson runs twice. An output
-    that differs, or differed in the last record, is committed as the first run gave it.
+    A profiler, or a program that a cell starts, reads the real clock. Addresses and
+    process numbers also vary. Therefore, the lesson runs twice. The record contains the
+    first run's version of each output that differs now, or differed in the last record.
     """
     known = read_clock(name).get("outputs", {})
     first, outcome = run_lesson(name, recording=True)
@@ -182,7 +180,7 @@ def record(name: str) -> None:
 
 
 def list_cells(notebook: NotebookNode) -> dict[str, NotebookNode]:
-    """Return the cells of code by their keys in a record."""
+    """Return the code cells by their keys in a record."""
     count = Counter[str]()
     return {
         session.name_cell(cell.source, count): cell
@@ -194,8 +192,8 @@ def list_cells(notebook: NotebookNode) -> dict[str, NotebookNode]:
 def run_lesson(name: str, recording: bool) -> tuple[NotebookNode, dict[str, Any]]:
     """Run a lesson; return it with clean outputs, and the outcome of its session."""
     notebook, own = read_code(name), BUILD / "caches" / name
-    # The session begins without compiled cells, guesses and solved exercises, like a
-    # reader's.
+    # Like a reader's first session, this one begins without compiled cells, guesses or
+    # solved exercises.
     shutil.rmtree(own, ignore_errors=True)
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "session.json"
@@ -220,9 +218,9 @@ def run_cells(
     ours = {
         **{"PYTHONPATH": os.pathsep.join(paths), "WEFT_SITE": "1"},
         **{"WEFT_CACHE": str(cache), "WEFT_KEEP": "", "OMP_WAIT_POLICY": "passive"},
-        # The times are those of the record, even if this machine is busy.
+        # The times come from the record, even if this machine is busy.
         **{"WEFT_SHARED": "draw"},
-        # If the lab cannot be imported, fail here instead of fetching another one.
+        # If the lab cannot be imported, fail here instead of fetching another copy.
         **{"GIT_ALLOW_PROTOCOL": "file", "CUDA_VISIBLE_DEVICES": ""},
     }
     known = json.loads(record.read_text()) if record.is_file() else {}
@@ -239,7 +237,7 @@ def run_cells(
 def write_clock(
     name: str, cells: dict[str, list[int]], outputs: dict[str, list[Any]]
 ) -> None:
-    """Write the recorded times, a line per cell, with the machine that took them."""
+    """Write the recorded times, a line per cell, and the machine that measured them."""
     CLOCK.mkdir(exist_ok=True)
     parts = {"machine": json.dumps(machine())}
     for part, lines in (("cells", cells), ("outputs", outputs)):
@@ -250,7 +248,7 @@ def write_clock(
 
 
 def read_clock(name: str) -> dict[str, Any]:
-    """Return the recorded times of a lesson, and their machine; {} without any."""
+    """Return the recorded times of a lesson, and their machine; {} if none exist."""
     path = CLOCK / f"{name}.json"
     return json.loads(path.read_text()) if path.is_file() else {}
 
@@ -268,7 +266,7 @@ def clean_output(output: NotebookNode) -> NotebookNode:
 
 
 def join_streams(outputs: list[NotebookNode]) -> list[NotebookNode]:
-    """Join the pieces of a printed text, which a kernel sends as they come."""
+    """Join the pieces of a printed text, which a kernel sends one by one."""
     joined: list[NotebookNode] = []
     for output in outputs:
         is_text = output.output_type == "stream"

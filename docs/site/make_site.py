@@ -24,7 +24,7 @@ ROOT = HERE.parents[1]
 
 SOURCE = ROOT / "build" / "site"
 SITE = ROOT / "site"
-MADE = ROOT / "build" / "html" / "site"  # myst-nb writes a folder beside it
+MADE = ROOT / "build" / "html" / "site"  # myst-nb writes a folder next to it
 # The main menu lists these pages in this order. A page of `pages/` may be absent.
 MENU = (
     *("lessons", "glossary", "cheat_sheet", "errors"),
@@ -37,7 +37,7 @@ REFERENCE = (
 
 
 def write_sources() -> None:
-    """Write the whole source folder anew."""
+    """Delete the source folder, and write all of it again."""
     import docs_pages
     import lesson_pages
 
@@ -96,9 +96,9 @@ def run_sphinx() -> None:
 
 
 def cut_fonts(made: Path) -> None:
-    """Reduce the theme's fonts of icons to the icons that the pages use.
+    """Reduce the theme's icon fonts to the icons that the pages use.
 
-    They would be half of what a phone loads for a page.
+    The complete fonts would be half of the data that a phone loads for a page.
     """
     from fontTools import subset
 
@@ -118,7 +118,7 @@ def cut_fonts(made: Path) -> None:
 
 
 def read_letter(code: str) -> str:
-    """Return the letter of a string in CSS, which may be an escape; "" for a name."""
+    """Return the character of a CSS string, which may be an escape; "" for a name."""
     text = code.strip('"')
     if text.startswith("\\"):
         return chr(int(text[1:], 16))

@@ -1,4 +1,4 @@
-"""Prepare the outputs of a cell for a page: texts for pictures, links, widths."""
+"""Prepare the outputs of a cell for a page: alternative texts, links and widths."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ TEXT = re.compile(r"<text\b[^>]*>(.*?)</text>", re.S)
 TAG = re.compile(r"<[^>]+>")
 LINK = re.compile(r'href="(\w+)\.ipynb(?:#cell-id=([^"]+))?"')
 WIDTH = re.compile(r'\bwidth="([\d.]+)(pt|px)?"')
-WIDE = 560  # width in pixels
-LONGEST = 220  # the most letters of an alternative text
+WIDE = 560  # largest width in pixels of a drawing that shrinks on a phone
+LONGEST = 220  # largest number of characters in an alternative text
 NAMED = re.compile(r"\baria-(label|hidden)=|<title>")
 
 
@@ -39,7 +39,7 @@ def describe_image(cell: NotebookNode, data: dict[str, str]) -> None:
 
 
 def prepare_html(text: str) -> str:
-    """Return HTML with links to pages, and a text for each drawing."""
+    """Return HTML with links to pages, and a label for each drawing."""
     text = LINK.sub(_link_page, text)
     return _name_drawings(text)
 
@@ -52,7 +52,7 @@ def _link_page(link: re.Match[str]) -> str:
 def _name_drawings(text: str) -> str:
     """Label each inline SVG that has no label with the words that it shows.
 
-    A wide one also gets a class, since it scrolls on a phone instead of shrinking.
+    A wide drawing also gets a class, with which it scrolls on a phone, not shrinks.
     """
     parts, last = [], 0
     for tag in SVG.finditer(text):
@@ -69,7 +69,7 @@ def _name_drawings(text: str) -> str:
 
 
 def measure_width(tag: str) -> float:
-    """Return the width of an SVG in pixels; 0 if its tag gives none."""
+    """Return the width of an SVG in pixels; 0 if its tag has no width."""
     width = WIDTH.search(tag)
     if not width:
         return 0.0

@@ -1,7 +1,7 @@
-"""Widgets on a page, which has no kernel: recorded pictures answer in its place.
+"""Write widgets for a page, with recorded pictures, since a page has no kernel.
 
-A page gets the widget's own script, the recorded answers of its kernel as one image,
-and theme/playback.js, which finds the answer to each request.
+A page contains the widget's own script, the kernel's recorded answers as one image, and
+theme/playback.js, which finds the answer to each request.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import numpy as np
 from PIL import Image
 
 HERE = Path(__file__).parent
-FRAMES, COLUMNS = 48, 8  # recorded pictures, and how many of them are in a row
-LARGEST = 92_000  # bytes of all pictures of a widget
-QUALITIES = range(80, 10, -10)  # qualities of WebP, from the best on
+FRAMES, COLUMNS = 48, 8  # number of recorded pictures, and of pictures in a row
+LARGEST = 92_000  # limit on the bytes of a widget's pictures
+QUALITIES = range(80, 10, -10)  # qualities of WebP, the best first
 
 
 def register(shell: Any) -> None:
@@ -45,7 +45,7 @@ def write_painting(painting: Any) -> str:
 
 
 def write_canvas(canvas: Any) -> str:
-    """Return the readings of a test digit of each class."""
+    """Return a canvas with recorded readings, of one test digit of each class."""
     from weft.lessons.widgets.canvas import SHEET, _make_message
     from weft.mnist import data
 

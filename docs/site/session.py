@@ -1,11 +1,12 @@
-"""Code that runs inside a lesson's kernel while the site is built.
+"""Control the clock inside a lesson's kernel while the site is built.
 
-The clock is replayed: each reading that a cell takes advances by the time that was
-recorded on a named machine. So the same lesson gives the same page on any machine, and
-a busy build server publishes none of its own times. A cell without a record, such as a
-new one, gets the real clock.
+The clock is replayed: at each reading, it advances by the time that was recorded on a
+named machine. So a lesson produces the same page on any machine, and a busy build
+server publishes none of its own times. A cell without a record, such as a new cell,
+reads the real clock.
 
-At the end, the session writes the record, and the files of the lab that it has read.
+At the end, the session writes the readings, and the names of the lab's files that it
+read.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 OURS = ("__main__", "weft.", "utils")  # modules whose readings are replayed
 FUNCTIONS = {"perf_counter": 1e9, "perf_counter_ns": 1, "monotonic": 1e9}
-# These read only limits and durations, which no page shows.
+# These modules read the clock only for limits and durations, which no page shows.
 UNREAD = ("weft.pykernel.sim",)
 
 
@@ -43,12 +44,12 @@ class Clock:
         self.last, self.count = self.real(), Counter[str]()
 
     def begin_cell(self, info: Any) -> None:
-        """Make the readings that follow those of another cell."""
+        """Assign the readings that follow to another cell."""
         self.key = name_cell(info.raw_cell, self.count)
         self.last = self.real()
 
     def read(self) -> int:
-        """Return the time, and note it as a reading of the current cell."""
+        """Return the time, and record it as a reading of the current cell."""
         taken = self.taken.setdefault(self.key, [])
         step = self._step(len(taken))
         taken.append(step)
@@ -67,7 +68,7 @@ class Clock:
 
 
 def name_cell(code: str, count: Counter[str]) -> str:
-    """Return a cell's key: the hash of its code, and how often that has run."""
+    """Return a cell's key: the hash of its code, and the number of the run."""
     digest = hashlib.sha256(code.encode()).hexdigest()[:12]
     count[digest] += 1
     return f"{digest}-{count[digest]}"
@@ -79,7 +80,7 @@ def round_digits(number: int, digits: int = 4) -> int:
 
 
 def replace_clock(clock: Clock) -> None:
-    """Let the lab and the cells read this clock in place of Python's."""
+    """Let the lab and the cells read this clock instead of Python's."""
     main = threading.main_thread()
 
     def replaced(original: Any, unit: float) -> Any:
@@ -95,13 +96,13 @@ def replace_clock(clock: Clock) -> None:
 
     for name, unit in FUNCTIONS.items():
         setattr(time, name, replaced(getattr(time, name), unit))
-    # The lab seeds the patterns of cloths with the clock; here, each cell has its own
+    # The lab seeds the patterns of cloths with the clock. Here, each cell has a fixed
     # seed.
     time.time_ns = lambda: int(clock.key.partition("-")[0], 16)
 
 
 def name_machine(machine: dict[str, Any]) -> None:
-    """Let the lab report the machine of the record, whose times the page shows."""
+    """Let the lab report the machine on which the times were recorded."""
     import weft.base.device as device
 
     device.cpu_name = lambda: machine["cpu"]
@@ -128,7 +129,7 @@ def register_playback(shell: Any) -> None:
 
 
 def follow_files(opened: set[str]) -> None:
-    """Note each file of the lab that this process opens for reading."""
+    """Record each file of the lab that this process opens."""
     top = f"{ROOT}/"
 
     def audit(event: str, arguments: tuple[Any, ...]) -> None:
@@ -150,7 +151,10 @@ def list_files(opened: set[str]) -> list[str]:
 
 
 def start(record: str, result: str, recording: bool) -> None:
-    """Begin the session. record: the committed readings. result: what end() writes."""
+    """Begin the session.
+
+    record: the path of the committed readings. result: the path that end() writes.
+    """
     from IPython import get_ipython
 
     known = Path(record)

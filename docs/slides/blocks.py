@@ -33,7 +33,7 @@ HEADING = re.compile(r"#{2,4} ")
 FOLD = re.compile(r"<details>|</details>")
 SUMMARY = re.compile(r"<details><summary>(.*?)</summary>(.*)</details>", re.S)
 COMMENT = re.compile(r"<!--.*?-->\n?", re.S)
-LISTING = re.compile(  # a text with colours, its title, and a folded file
+LISTING = re.compile(  # matches a coloured text, its title, and a folded file
     r"\s*(?:<b>(?P<title>[^<]*)</b>)?\s*<pre [^>]*>(?P<lines>(?:(?!</pre>).)*)</pre>"
     r"\s*(?:<details>.*</details>)?\s*",
     re.S,
@@ -48,16 +48,16 @@ UNGUESSED = re.compile(
 PAGE = re.compile(r'href="(\w+)\.html')
 # Matches the reports of %%cuda and %%writefile.
 REPORT = re.compile(r".+ · .+ · compiled in [\d,.]+ \w+|(Over)?[Ww]riting \S+")
-ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")  # matches a colour of a terminal
-HEAVY = 4  # a better place to cut is worth this distance in lines
+ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")  # matches a terminal's colour code
+HEAVY = 4  # the penalty of a bad place to cut, as a distance in lines
 
 
 @dataclass(frozen=True)
 class Block:
     """A part of a slide.
 
-    step: whether it appears at a key press. below: whether it belongs to the block
-    above, such as an output to its code. first: whether it begins a slide.
+    step: whether the block appears at a key press. below: whether it belongs to the
+    block above, such as an output to its code. first: whether it begins a slide.
     """
 
     kind: str
@@ -105,7 +105,7 @@ def render(text: str) -> list[str]:
 
 
 def link_site(text: str) -> str:
-    """Lead links to other notebooks to the pages of the site."""
+    """Redirect links to other notebooks to the pages of the site."""
     text = lesson_pages.link_terms(lesson_pages.link_files(text))
     return re.sub(r"\]\((\w+)\.ipynb", rf"]({SITE}/\1.html", text)
 
@@ -135,7 +135,7 @@ def split_folds(text: str) -> Iterator[tuple[bool, str]]:
 
 
 def make_text(text: str, step: bool = False) -> Iterator[Block]:
-    """Yield the blocks of a Markdown text; what is folded becomes notes."""
+    """Yield the blocks of a Markdown text; folded text becomes notes."""
     for folded, piece in split_folds(COMMENT.sub("", link_site(text))):
         if folded:
             yield make_fold(piece)
@@ -144,7 +144,7 @@ def make_text(text: str, step: bool = False) -> Iterator[Block]:
 
 
 def make_fold(text: str) -> Block:
-    """Return a hint or an answer, for the lecturer alone."""
+    """Return a folded hint or answer as a note, which only the lecturer sees."""
     match = SUMMARY.fullmatch(text)
     title, inside = match.groups() if match else ("", text)
     head = f"<p><b>{title}</b></p>" if title else ""
@@ -183,7 +183,7 @@ def list_questions(source: str) -> list[str]:
 
 
 def list_listings(source: str) -> list[str]:
-    """Return the files, and their functions, that a cell lists without doing more."""
+    """Return the files and functions that a cell lists, if it does nothing else."""
     calls = list_calls(source)
     return [": ".join(words) for name, words in calls if name == "listing"]
 
@@ -191,7 +191,7 @@ def list_listings(source: str) -> list[str]:
 def list_calls(source: str) -> list[tuple[str, list[str]]]:
     """Return the functions that a cell calls, with the texts among their arguments.
 
-    Return [] if the cell does more than to call one function, once or several times.
+    Return [] if the cell does more than call one function, once or several times.
     """
     if source.startswith(("%", "!")):
         return []
@@ -211,7 +211,7 @@ def list_calls(source: str) -> list[tuple[str, list[str]]]:
 
 
 def is_words(node: ast.expr) -> bool:
-    """Return whether an expression is a text."""
+    """Return whether an expression is a string literal."""
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
@@ -273,7 +273,7 @@ def split_lines(lines: list[str], limit: int = LINES) -> list[int]:
 
 
 def rate_cut(lines: list[str], end: int) -> float:
-    """Return how bad a cut above a line is, in lines of distance."""
+    """Return the penalty of a cut above a line, as a distance in lines."""
     if not lines[end - 1].strip():
         return 0.0
     indent = len(lines[end]) - len(lines[end].lstrip())
@@ -281,7 +281,7 @@ def rate_cut(lines: list[str], end: int) -> float:
 
 
 def write_walk(rows: list[str]) -> str:
-    """Return lines of code whose paragraphs light up one after the other."""
+    """Return lines of code whose paragraphs light up one after another."""
     text = "\n".join(rows)
     parts = [part for part in re.split(r"\n[ \t]*\n", text) if part.strip()]
     if len(parts) < 2:

@@ -3,7 +3,7 @@
 A heading begins a slide. Tags of cells change the result:
 
     slide     the cell begins a slide
-    step      the cell appears at a key press; code is walked through by paragraphs
+    step      the cell appears at a key press; code lights up by paragraphs
     notes     the text is for the lecturer alone
     skip      the cell is not in the deck
     plumbing  the deck has the cell's output, but not its code
@@ -45,8 +45,8 @@ from weft.puzzles.lessons import (
 )
 
 HEADING = re.compile(r"(?P<marks>#{2,4}) (?P<title>[^\n]+)\n*(?P<rest>.*)", re.S)
-NOTES = ROOT / "docs" / "teaching" / "notes"  # a text for lecturers about each lesson
-LONGEST = 1200  # the most letters of notes, with their links, on the slide of the title
+NOTES = ROOT / "docs" / "teaching" / "notes"  # notes for lecturers, one file per lesson
+LONGEST = 1200  # a shorter opening, counted in characters, is on the title slide
 APPENDIX = {DEEPER: "Deeper", PRACTICE: "Practice"}
 
 
@@ -100,7 +100,7 @@ def read_cells(name: str) -> list[NotebookNode]:
 def list_sections(cells: list[NotebookNode]) -> list[Section]:
     """Return the sections of a lesson below its title: the core, then the others.
 
-    The first has no title: it contains what precedes the first heading.
+    The first section has no title: it contains the cells before the first heading.
     """
     kinds = list_kinds(nbformat.v4.new_notebook(cells=cells))
     sections, checked = [Section("", "", CORE)], False
@@ -123,7 +123,7 @@ def add_cell(sections: list[Section], cell: NotebookNode, kind: str) -> None:
         heading = HEADING.fullmatch(piece)
         if heading:
             last, title = sections[-1], heading["title"]
-            # A deeper section of a section of the core is a column of its own.
+            # A deeper section inside a core section has a separate column.
             begins = heading["marks"] == "##" or kind != last.kind
             sections.append(Section(title, title if begins else last.column, kind))
             piece = LENGTH.sub("", f"\n\n{heading['rest']}")
@@ -143,7 +143,7 @@ def is_asked(cell: NotebookNode) -> bool:
 
 
 def is_omitted(cell: NotebookNode, checked: bool) -> bool:
-    """Return whether no slide has a cell: a check, a puzzle's help, or by its tag.
+    """Return whether no slide has a cell: a check, a puzzle's help, or a tagged cell.
 
     checked: whether the last cell of code was the stub of an exercise.
     """
@@ -232,7 +232,7 @@ def write_deck(lesson: Lesson) -> str:
     ]
     letters = len(cells[0].source) + sum(len(block.html) for block in words)
     opening = words if letters < LONGEST else []
-    # What the cell of imports prints, such as the device, needs no slide.
+    # The printed text of the imports, such as the device, needs no slide.
     shown = [
         block
         for block in first.blocks

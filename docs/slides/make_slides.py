@@ -1,11 +1,11 @@
 """`make slides`: build a deck of slides for each lesson in build/slides/.
 
 It executes the lessons that have changed (docs/site/lessons.py), writes one HTML file
-per lesson, and copies reveal.js beside them. A deck opens from a folder, without a
-network. In the browser, theme/slides.js packs the lesson's blocks into slides.
+per lesson, and copies reveal.js next to them. A browser opens a deck from a folder,
+without a network. There, theme/slides.js packs the lesson's blocks into slides.
 
     python docs/slides/make_slides.py            every lesson
-    python docs/slides/make_slides.py 02         the lessons whose names begin so
+    python docs/slides/make_slides.py 02         the lessons whose names begin with "02"
     python docs/slides/make_slides.py --cached   with the last outputs of the lessons
 """
 
@@ -30,9 +30,9 @@ REVEAL = ("dist/reveal.js", "dist/reveal.css", "plugin/notes/notes.js", "LICENSE
 
 
 def select_lessons(beginnings: list[str]) -> list[Lesson]:
-    """Return the lessons whose names begin with one of the texts; all without any.
+    """Return the lessons whose names begin with a text of the list; all if it is empty.
 
-    Raises ValueError if no lesson's name begins with one of them.
+    Raises ValueError if no lesson's name begins with one of the texts.
     """
     everything = list_lessons()
     for text in beginnings:
@@ -110,8 +110,8 @@ def write_index(folder: Path) -> None:
         '<body class="index"><main><h1>Slides</h1>\n<table><thead><tr><th>lesson</th>'
         "<th>the question</th><th>minutes</th></tr></thead>\n<tbody>\n"
         f"{rows}</tbody></table>\n<p>Keys: Space for the next slide, S for the "
-        "speaker's view, O for the overview, D for dark or light, F for the full "
-        "screen, ? for all others.</p></main></body></html>\n",
+        "speaker's view, O for the overview, D for dark or light, F for full "
+        "screen, ? for all other keys.</p></main></body></html>\n",
         encoding="utf-8",
     )
 

@@ -1,7 +1,7 @@
 """The reference of the public names: utils, weft, weft.cuda and weft.h.
 
-The texts are the docstrings, and the comments of the header, as they are. Sphinx's own
-reader of docstrings expects a markup that the lab's docstrings do not have.
+The texts are the docstrings, and the comments of the header, almost unchanged. Sphinx's
+autodoc expects a markup that the lab's docstrings do not use.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ GROUPS = {  # weft's public names in groups
 HEAD = """\
 # API
 
-The names that a reader calls. Lessons begin with `from utils import *`, which provides
-most of them. The [cheat sheet](../cheat_sheet.md) has the usual calls on one page.
+This reference lists the names that readers call. Lessons begin with
+`from utils import *`, which provides most of them. The
+[cheat sheet](../cheat_sheet.md) has the usual calls on one page.
 
 - [utils](utils.md): the names of a lesson's first cell
 - [weft](weft.md): runners, checks, pictures, measurements, and the ops for PyTorch
@@ -69,7 +70,7 @@ def write(folder: Path) -> None:
 
 
 def write_utils() -> str:
-    """Return the page of utils.py: its own functions, and the others' sources."""
+    """Return the page of utils.py: its own functions, and links to the others."""
     own = [n for n in utils.__all__ if is_from(getattr(utils, n), "utils")]
     shared = [n for n in utils.__all__ if n in weft.__all__ and n != "cuda"]
     others = sorted({*utils.__all__} - {*own, *shared, "cuda"})
@@ -162,7 +163,7 @@ def place(name: str) -> str:
 
 
 def write_signature(name: str, value: Any) -> str:
-    """Return a call with all parameters; on lines of their own if there are many."""
+    """Return a call with all parameters; on separate lines if it is long."""
     try:
         signature = inspect.signature(value)
     except (TypeError, ValueError):

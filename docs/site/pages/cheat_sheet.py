@@ -1,7 +1,6 @@
-"""The cheat sheet: indices, limits, the lab's calls, and the first steps if a kernel is
-slow.
+"""Write the cheat sheet: indices, calls, limits, and first steps for a slow kernel.
 
-It prints on one sheet of A4. The limits come from the lab's own tables; LIMITS in
+The page fits one printed sheet of A4. The limits come from the lab's own tables, and
 weft.see.machine_code.residency names their source.
 """
 
@@ -81,7 +80,7 @@ CALLS = (
     ("latency(k)[grid, block](...)", "how warps take turns"),
     ("occupancy(k, threads=256)", "how many warps fit, and what limits them"),
     ("ptx(k)  sass(k)", "instructions, registers, spills"),
-    ("profile(k)[grid, block](...)", "Nsight Compute's counters beside ours"),
+    ("profile(k)[grid, block](...)", "Nsight Compute's counters next to ours"),
     ("bench(f, x)", "the time of a call: median and band"),
     ('autotune(k, {"TILE": (16, 32)}, ...)', "the fastest constants"),
     ("timeline(f)  torch_kernels(f)", "what ran on the GPU, and PyTorch's kernels"),
@@ -95,7 +94,7 @@ COMMANDS = (
 WRONG = (
     ("An element is NaN", "no thread wrote it: guard, grid, index"),
     ("Wrong at the end", "the guard, or the last tile"),
-    ("Right with one block", "threadIdx in place of the grid's number"),
+    ("Right with one block", "threadIdx instead of the number in the grid"),
     ("Differs from run to run", "a race: inspect names both lines"),
     ("Rows and columns swapped", "x goes along a row: [row, col] is (y, x)"),
     ("Last digits differ", "another order of additions; compare with float64"),
@@ -104,7 +103,7 @@ SLOW = (
     ("1  bytes / bandwidth", "the least time: is the kernel far from it?"),
     ("2  sectors per request", "4 for floats side by side, 32 at worst"),
     ("3  turns of shared memory", "1; more: bank conflicts, pad the rows"),
-    ("4  active lanes", "32; fewer: branches inside of a warp"),
+    ("4  active lanes", "32; fewer: branches inside a warp"),
     ("5  spilled bytes", "0: ptx or sass shows them"),
     ("6  warps, and what they wait for", "occupancy, latency"),
     ("7  gaps between kernels", "timeline: fuse kernels, or use a graph"),

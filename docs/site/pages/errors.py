@@ -1,4 +1,4 @@
-"""Explain this error: each kind of finding and refusal, its cause and its cure.
+"""Write "Explain this error": each kind of finding and refusal, its cause and cure.
 
 Each example runs when the site is built, and the page shows what the lab reports. A
 report in a notebook links to its entry here: weft.report.html.link_entry().
@@ -20,9 +20,9 @@ HEAD = """\
 # Explain this error
 
 When the lab finds a fault or refuses a call, the message names the place. This page
-explains the causes, and what usually cures them. In a notebook, the link *explain*
-beside a finding or below an error leads to its entry. Every example was run when this
-page was made."""
+explains the causes and the usual cures. In a notebook, the link *explain* next to a
+finding or below an error leads to its entry. Every example was run when this page was
+built."""
 FINDING = """\
 The watch build and the simulator report findings below a launch. A finding begins with
 its kind, and names the line, the array, the thread and the block."""
@@ -66,11 +66,11 @@ def name_entry(entry: Entry) -> str:
 
 
 def write_entry(entry: Entry) -> str:
-    """Return an entry: cause, example, what the lab reports about it, cure."""
+    """Return an entry: the cause, the example, the lab's report, and the cure."""
     parts = [f"(error-{entry.anchor})=\n### {name_entry(entry)}", entry.cause]
     if source := examples.write_source(entry):
         report = examples.write_outcome(examples.run(entry))
-        # The link would lead to this very entry.
+        # The link would lead to this entry itself.
         report = re.sub(r"<a\b.*?</a>", "", report)
         parts += [source, links.write_raw(f'<div class="weft-report">{report}</div>')]
     parts.append(f"**Cure.** {entry.cure}")

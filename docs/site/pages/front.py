@@ -1,6 +1,6 @@
-"""The front page: a kernel to change, the race, three ways in, the lessons.
+"""Write the front page: a kernel to change, the race, three ways in, the lessons.
 
-The picture beside the kernel moves by the page's own script, so that a visitor needs
+The page's own script animates the picture next to the kernel, so a visitor needs
 neither Python nor a network. The build makes the lab's reports without the guard, the
 numbers of the race and the lessons' pictures.
 """
@@ -183,7 +183,7 @@ def _write_pair(kind: str, ours: float, theirs: float, longest: float) -> str:
 
 
 def write_ways(lessons: list[Lesson]) -> str:
-    """Return the three ways to begin: read, Colab, and a machine of one's own."""
+    """Return the three ways to begin: read, Colab, and the reader's own machine."""
     first = lessons[0]
     ways = (
         (

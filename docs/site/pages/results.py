@@ -1,4 +1,4 @@
-"""The page of results: docs/results.md, with each block from the committed rows."""
+"""Write the page of results: docs/results.md, with blocks from the committed rows."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Examples of the page "Explain this error", and what the lab reports about each.
+"""Run the examples of the page "Explain this error", and write their reports.
 
-An example is run when the site is built. If it produces another kind of finding or
-refusal than its entry explains, the build fails.
+Each example runs when the site is built. If its finding or refusal is not of the kind
+that its entry explains, the build fails.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ class Outcome:
 
 
 class UnexpectedOutcome(Exception):
-    """An example does not produce what its entry explains."""
+    """An example's outcome is not the one that its entry explains."""
 
 
 def run(entry: Entry) -> Outcome:
-    """Run an entry's example; raise UnexpectedOutcome if the entry does not fit."""
+    """Run an entry's example; raise UnexpectedOutcome if the outcome does not fit."""
     outcome = run_program(entry) if entry.shell else run_code(entry)
     error = type(outcome.error).__name__ if outcome.error else ""
     wanted = (entry.anchor,) if entry.finding else ()
@@ -111,7 +111,7 @@ def execute(code: str, name: str, names: dict[str, Any]) -> None:
 
 
 def run_program(entry: Entry) -> Outcome:
-    """Run the shell's commands in a folder with the program."""
+    """Run the shell commands of an entry in a folder with its program."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "prog.cu").write_text(entry.program)
         places = os.pathsep.join([str(weft.base.paths.LIB), str(weft.base.paths.ROOT)])

@@ -8,7 +8,7 @@ FINDINGS = [
     Entry(
         "bounds",
         "an access outside of an array",
-        "The index of an element is below 0, or not below the number of elements. The "
+        "The index of an element is below 0, or at least the number of elements. The "
         "last block usually has more threads than there are elements left, so a "
         "missing or wrong guard is the usual cause. A GPU does not report such an "
         "access: it reads or destroys whatever has that address.",
@@ -31,7 +31,7 @@ scale[4, 32](y, x, 2.0, 100)
         "race",
         "a read and a write of one element that nothing orders",
         "One thread writes an element, another one reads or writes it, and no barrier "
-        "lies in between. The result depends on which thread is first. On a GPU, "
+        "is in between. The result depends on which thread is first. On a GPU, "
         "such a kernel is often right for years, and then wrong on another GPU.",
         "Between two threads of a block, put a barrier that all of them reach: "
         "`__syncthreads()`, or `cuda.syncthreads()` in Python. In a loop, a second "
@@ -81,7 +81,7 @@ fetch[1, 64](out, x)
         "conflict",
         "different values written to one element by several threads",
         "Several threads write different values to the same element, and nothing "
-        "orders them. Which value remains is chance. Usually, the index does not "
+        "orders them. The final value depends on chance. Usually, the index does not "
         "depend on the thread as intended.",
         "Let one thread write the element, or add up with `atomicAdd()`. If each "
         "thread should have an element of its own, correct the index.",
@@ -125,7 +125,7 @@ reverse[1, 64](y, x, 60)
         "a barrier that some threads of a block reach and others do not",
         "A barrier is below an `if`, or in a loop whose number of turns differs "
         "between threads. CUDA guarantees nothing then: the kernel may wait forever, "
-        "or go on too early.",
+        "or continue too early.",
         "Take the barrier out of the branch, so that every thread of the block "
         "reaches it. Guard only the loads and stores. A `return` before a barrier is "
         "the same mistake.",
@@ -173,8 +173,8 @@ sum[1, 32](out, x, 20)
     Entry(
         "deadlock",
         "threads that wait for one another forever",
-        "Each of the threads waits for something that only another waiting thread "
-        "could do. Some wait at one barrier and others at a different one, or a "
+        "Each of the threads waits for an action that only another waiting thread "
+        "could perform. Some wait at one barrier and others at a different one, or a "
         "thread holds a lock that its own warp needs.",
         "Let every thread reach the same barriers in the same order. Do not wait in a "
         "loop for another block, unless the launch is cooperative.",
@@ -277,9 +277,9 @@ int main() {
         "stack",
         "more local memory than a thread has",
         "Local arrays and calls of functions take memory for each thread. A recursion "
-        "without an end, or a large local array, takes more than there is.",
+        "without an end, or a large local array, exceeds this memory.",
         "Make local arrays smaller, or put them into shared or global memory. End the "
-        "recursion, or replace it by a loop.",
+        "recursion, or replace it with a loop.",
         cell="""\
 __device__ int depth(int n, volatile int *x) { return depth(n + *x + 1, x) + *x; }
 
@@ -304,11 +304,11 @@ __global__ void powers(int *x, int k) { x[threadIdx.x] = 1 << (k + threadIdx.x);
     Entry(
         "exception",
         "an error that a thread raised",
-        "A thread cannot go on. In Python: a NaN that becomes an integer, or an "
-        "operation that the operands do not have. In CUDA C: [an assertion that "
+        "A thread cannot continue. In Python, a NaN becomes an integer, or operands do "
+        "not support an operation. In CUDA C, the cause is [an assertion that "
         "failed](#error-assert), [an integer division by zero](#error-division) or [a "
-        "call of `__trap()`](#error-trap). On a GPU, some of these operations give "
-        "any number instead.",
+        "call of `__trap()`](#error-trap). On a GPU, some of these operations produce "
+        "an arbitrary number instead.",
         "The finding names the thread and the line. Run the line by hand with this "
         "thread's values, or print them: `if i == 2: print(x[i])`.",
         code="""\

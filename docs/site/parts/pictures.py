@@ -1,8 +1,8 @@
-"""A picture for each lesson: what one of its cells draws, run when the site is built.
+"""Draw a picture for each lesson by running some of its cells when the site is built.
 
 The cell of imports runs, then the cells that contain the phrases below, in the lesson's
-order. The largest picture of the last one counts. None of these cells measures a time
-on the machine that builds the site.
+order. The result is the largest picture of the last cell. None of these cells measures
+a time on the machine that builds the site.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ CHOICES = {
         ("puzzles.example.goal()",),
     ),
     "04": Choice(
-        "the time of a launch from Python, by the way of launching",
+        "the time of a launch from Python, for each way of launching",
         ("plot_bodies.plot_launches",),
     ),
     "05": Choice(
@@ -152,7 +152,7 @@ CHOICES = {
         ("contact_sheet(train.images[grid]",),
     ),
     "15b": Choice(
-        "time per image over the batch, ours and PyTorch's",
+        "time per image by size of the batch, ours and PyTorch's",
         ("race = RaceRows(", "show_batches()"),
     ),
 }
@@ -209,7 +209,7 @@ def open_shell() -> Iterator[tuple[InteractiveShell, CapturingDisplayPublisher]]
     for kind in (Drawing, Picture, Replayed):
         stills.for_type(kind, lambda picture: picture.svg())
     try:
-        # A lesson may work in a folder of its own, which it removes.
+        # A lesson may change to a temporary folder, which it removes.
         with contextlib.redirect_stdout(io.StringIO()), contextlib.chdir("."):
             yield shell, published
     finally:
@@ -248,7 +248,7 @@ def label(picture: str, words: str, prefix: str) -> str:
     if picture.startswith("<img"):
         return picture.replace("<img", f'<img alt="{words}"', 1)
     if picture.startswith("<div"):
-        # The picture may be in a link, which has no other links and buttons in it.
+        # The picture may be in a link, which must not contain other links or buttons.
         picture = re.sub(r"<a\b.*?</a>", "", picture)
         return f'<div role="img" aria-label="{words}"><div inert>{picture}</div></div>'
     for name in set(re.findall(r'\bid="([^"]+)"', picture)):
@@ -259,6 +259,7 @@ def label(picture: str, words: str, prefix: str) -> str:
     root, body = picture.split(">", 1)
     picture = re.sub(r' (role|aria-label|class)="[^"]*"', "", root) + ">" + body
     wide, high = map(float, re.findall(r"[\d.]+", VIEW.search(picture)[1])[-2:])
-    # A card shows the top of a large drawing, whose text would be too small.
+    # A card shows only the top of a tall drawing: as a whole, its text would be too
+    # small.
     shape = ' class="tall"' if high > wide > LARGE else ""
     return picture.replace("<svg", f'<svg{shape} role="img" aria-label="{words}"', 1)

@@ -13,7 +13,7 @@ WRONG = [
         "mismatch",
         "a wrong result",
         "`check()` compares each element with a float64 reference, at sizes that are "
-        "no multiple of the block. The message has the first wrong element, both "
+        "not multiples of the block. The message has the first wrong element, both "
         "values, the thread, and the sizes at which the kernel is wrong. *looks like* "
         "is a guess that fits all numbers, but two mistakes can look the same.",
         "Begin with the sizes: if the kernel is right at some of them, its guard or "
@@ -31,9 +31,9 @@ def add(c, a, b, n):
     Entry(
         "unwritten",
         "a result that no thread stores",
-        "Before each run, the lab fills the outputs with NaN. Here they still are "
-        "NaN: no thread has stored a result. It remains in a local variable, or the "
-        "condition of the guard is never true.",
+        "Before each run, the lab fills the outputs with NaN. Here, they are still "
+        "NaN: no thread has stored a result. The result remains in a local variable, "
+        "or the condition of the guard is never true.",
         "Look for the line that stores, and compare its guard with the index. If only "
         "the last elements are missing, the guard ends one too early.",
         code="""\
@@ -81,7 +81,7 @@ def add(c, a, b, n):
     Entry(
         "start",
         "a sum that starts from the output's old contents",
-        "The kernel adds to its output, but nobody has set the output to zero.",
+        "The kernel adds to its output, but the output was never set to zero.",
         "Add up in a local variable that starts at zero, and store the sum once.",
         code="""\
 def add(c, a, b, n):
@@ -96,7 +96,7 @@ def add(c, a, b, n):
         "order",
         "a result that depends on the order of the threads",
         "`%%cuda --check` runs a launch in three orders of threads. This kernel gives "
-        "another result in another order, so its result on a GPU is chance.",
+        "another result in another order, so its result on a GPU depends on chance.",
         "Look for the race: a read and a write of one element, or several writes of "
         "it. The finding above the message names the line.",
         cell="""\
@@ -113,7 +113,7 @@ __global__ void shift(float *x, int n) {
 CALLS = [
     Entry(
         "argument-count",
-        "another number of arguments than the kernel takes",
+        "too few or too many arguments",
         "A launch needs one argument for each parameter of the kernel. An array does "
         "not carry its length into CUDA C, so the length is a parameter, too.",
         "The message lists the parameters in their order.",
@@ -131,8 +131,8 @@ scale[4, 32](y, x, 2.0)
     ),
     Entry(
         "argument-type",
-        "an array of another type than the parameter's",
-        "CUDA C takes an address and believes the parameter's type. An array of "
+        "an array whose type is not the parameter's",
+        "CUDA C receives an address and trusts the parameter's type. An array of "
         "float64 would be read as float32 numbers without any meaning. NumPy makes "
         "float64 by default.",
         "Make the array in the parameter's type: `np.ones(100, float32)`, "
@@ -178,8 +178,8 @@ fill[1, 32](x)
         "not-contiguous",
         "an array with gaps between its elements",
         "A kernel gets the address of the first element, and expects the others "
-        "behind it. A slice with a step, or a transposed matrix, has another order in "
-        "memory.",
+        "directly after it. A slice with a step, or a transposed matrix, has another "
+        "order in memory.",
         "Pass a copy without gaps: `np.ascontiguousarray(x)`, `x.contiguous()` in "
         "PyTorch.",
         cell="__global__ void fill(float *x) { x[threadIdx.x] = 1; }\n",
@@ -224,7 +224,7 @@ __global__ void root(float *x, int n) {
         "division",
         "a division of integers by zero",
         "A processor stops at an integer division by zero, and at the smallest "
-        "integer divided by -1. A GPU goes on with an arbitrary number, which is "
+        "integer divided by -1. A GPU continues with an arbitrary number, which is "
         "worse.",
         "Check the divisor. For floats, the result is infinite or NaN, and nothing "
         "stops.",
@@ -238,7 +238,7 @@ __global__ void ratio(int *x, int n) { x[threadIdx.x] = 100 / (n - threadIdx.x);
         "null",
         "a null pointer",
         "The kernel reads or writes through a pointer that is null: `None` was "
-        "passed, or an allocation failed and nobody looked at its result.",
+        "passed, or an allocation failed and its result was not checked.",
         "Pass an array, or let the kernel compare the pointer with `nullptr` first.",
         cell="""\
 __global__ void scale(float *y, const float *x, const float *bias) {
@@ -252,10 +252,10 @@ __global__ void scale(float *y, const float *x, const float *bias) {
     Entry(
         "trap",
         "a call of `__trap()`",
-        "`__trap()` ends a kernel. Programs call it where something went wrong that "
-        "they cannot repair.",
-        "Read the condition above the call: it describes what the author did not "
-        "expect.",
+        "`__trap()` ends a kernel. Programs call it after an error from which they "
+        "cannot recover.",
+        "Read the condition above the call: it describes the case that the author did "
+        "not expect.",
         cell="""\
 __global__ void half(int *x) {
     if (x[threadIdx.x] % 2) __trap();
@@ -286,7 +286,7 @@ __global__ void scale(float *y, const float *x, int n) {
     Entry(
         "python-in-c",
         "Python in a cell of CUDA C",
-        "A word or an operator of Python is in the cell. C has other words for most "
+        "The cell contains a word or an operator of Python. C has other words for most "
         "of them: `&&` for `and`, `for (int i = 0; i < n; i++)` for `range`, `x * x` "
         "for `x**2`.",
         "The message names the words of C. To write the kernel in Python instead, use "
@@ -303,7 +303,7 @@ __global__ void square(float *x, int n) {
         "host-code",
         "code for the host in a cell",
         "The cell calls functions of CUDA's runtime, such as `cudaMalloc()`. A cell "
-        "contains only what runs on the device. Python does the rest.",
+        "contains only code for the device. Python does the rest.",
         "Pass arrays to the kernel: `k[grid, block](x, n)`. For a program with "
         "`main()`, use `python -m weft run program.cu`.",
         cell="""\
@@ -391,7 +391,7 @@ int main() {}
     ),
     Entry(
         "translation",
-        "Python that has no CUDA C",
+        "Python without a translation to CUDA C",
         "`to_cuda()` and `cuda_c()` translate the part of Python that Numba's kernels "
         "use: numbers, arrays, `if`, `for` and `while`. Lists, dictionaries, strings "
         "and exceptions have no translation.",
@@ -410,7 +410,7 @@ print(to_cuda(largest, ("float32[:]", "float32[:]", "int")))
     Entry(
         "compiler-missing",
         "a compiler that is missing",
-        "The lab needs `g++` to compile for the processor, and finds none.",
+        "The lab needs `g++` to compile for the processor, but does not find it.",
         "Install it with the command in the message. `python -m weft doctor` lists "
         "every missing part, and its cure.",
         program="int main() {}\n",
@@ -423,8 +423,7 @@ SECTIONS = {  # by title: the anchor and the entries
     "Stopped launches": ("stopped", STOPPED),
     "Sources that do not compile": ("sources", COMPILERS),
 }
-# These errors need a GPU, or its loss, so the machine that builds the site cannot show
-# them.
+# These errors require a GPU, so the machine that builds the site cannot reproduce them.
 ON_A_GPU = [
     Entry(
         "device-lost",

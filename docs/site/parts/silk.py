@@ -1,7 +1,7 @@
 """Define the front page's kernel, and collect the lab's reports without its guard.
 
-The page's script repeats the kernel's arithmetic, as no visitor has a compiler. The
-picture below the script, and each report, come from the lab itself.
+The page's script repeats the kernel's arithmetic, since a visitor has no compiler. The
+still picture, and each report, come from the lab itself.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Fault:
 
 
 def write_cell(constant: int = 0, colour: int = 0, guarded: bool = True) -> str:
-    """Return the source of the cell. constant, colour: which of the choices."""
+    """Return the source of the cell. constant, colour: the numbers of the choices."""
     green, blue = COLOURS[colour]
     text = KERNEL if guarded else KERNEL.replace(GUARD, "")
     text = text.replace("CONSTANT", CONSTANTS[constant])
@@ -91,7 +91,7 @@ def _record(constant: int, colour: int) -> Fault:
         kernel[count_blocks(), (BLOCK, BLOCK)](picture, WIDTH, HEIGHT, MOMENT)
     report = last_report()
     (finding,) = report.findings
-    # The costs of a stopped launch depend on how far the other blocks came.
+    # The costs of a stopped launch depend on the progress of the other blocks.
     page = dataclasses.replace(report, counters=None)._repr_html_()
     return Fault(page, finding.block, finding.thread)
 

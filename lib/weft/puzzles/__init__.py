@@ -43,7 +43,7 @@ def _example() -> Puzzle:
 
 
 class _Collection(ModuleType):
-    """The type of this module: puzzles to iterate over, look up and show."""
+    """The type of this module, which behaves as a collection of puzzles."""
 
     @property
     def groups(self) -> dict[str, tuple[Puzzle, ...]]:
@@ -51,7 +51,7 @@ class _Collection(ModuleType):
         return {g: tuple(map(load, names)) for g, names in GROUPS.items()}
 
     def next(self) -> Puzzle | None:
-        """Return the first unsolved puzzle; if none is left, print a line instead."""
+        """Return the first unsolved puzzle, or print a message and return None."""
         name = read_progress().next
         if name:
             return load(name)

@@ -43,10 +43,10 @@ from .instance import Instance, make_instance
 # A two-dimensional array of at least this many elements is drawn as an image.
 IMAGE = 400
 SMALL = 10.0  # side of an image's cell in pixels
-SMALLEST = 5.0  # the same if there is little room
+SMALLEST = 5.0  # side of the smallest cell of an image
 READ_AT = 22.0  # side in pixels of the smallest cell with a readable number
-# Pictures, but not checks, use this tolerance, relative to a float output's largest
-# value.
+# Tolerance of pictures, relative to the largest value of a float output. Checks do not
+# use it.
 TOLERANCE = 1e-4
 
 
@@ -119,7 +119,8 @@ def draw_outcome(
     """Write the verdict; draw the results and the goal if they differ.
 
     drawn: whether to draw the results even if they are right. elsewhere: whether
-    another part of the picture shows the results. Also returns where the drawing ends.
+    another part of the picture shows the results. Return the SVG, and the y coordinate
+    of its lower edge.
     """
     text, right = describe_verdict(case, got)
     sign, colour = ("✓", SHARED) if right else ("✗", FAULT)
@@ -139,7 +140,7 @@ def draw_outcome(
 def draw_beside(
     case: Instance, got: dict[str, np.ndarray], drawing: Drawing, drawn: bool
 ) -> str:
-    """Draw the results in a free part of the access picture; "" if there is none."""
+    """Draw the results in a free part of the access picture; "" if no part is free."""
     pairs = []
     for name in case.wants:
         wrong = _find_differences(case, name, got[name])
@@ -166,7 +167,7 @@ def _draw_pairs(
 ) -> str:
     """Draw the pairs one below another, starting at the upper left corner (x, y).
 
-    layout: for each pair, its placed values and where they end.
+    layout: for each pair, its placed values and the y coordinate of their lower edge.
     """
     out = ""
     for wrong, (placed, bottom) in zip(differences, layout):
@@ -196,7 +197,7 @@ def _pair_values(
 def _draw_compared(
     case: Instance, name: str, got: np.ndarray, wrong: np.ndarray, top: float
 ) -> tuple[str, float]:
-    """Draw an output and the goal at y = `top`; also return where the drawing ends."""
+    """Draw an output and the goal at y = `top`; also return y of the lower edge."""
     pair = _pair_values(case, name, got, wrong)
     placed, y = arranged_as(pair, top, _side_length(pair))
     return _mark_cells(case, placed, wrong), y
@@ -221,8 +222,8 @@ def show(puzzle: Any, answer: Any) -> Picture | None:
     """Draw what an answer does with the inputs of the goal's picture.
 
     answer: as for Puzzle.check(). For an unchanged stub, print a line and return None;
-    goal() draws the goal. The answer's own exceptions are raised, except a fault that
-    can be drawn.
+    goal() draws the goal. Exceptions of the answer propagate, except a fault that the
+    picture shows.
     """
     submission = parse_answer(puzzle, answer)
     try:
@@ -249,8 +250,8 @@ def _draw_python(puzzle: Any, case: Instance, answer: PuzzleAnswer) -> Picture:
     picture = launcher[_launch_key(puzzle, case, 0)](*args)
     got = {name: arrays[name] for name in case.wants}
     drawing = picture.drawing
-    # Right results are drawn, too, if they are an image of the puzzle's own data. A
-    # transpose, for example, has none: make_instance() chooses its numbers.
+    # Right results are also drawn if they form an image of the puzzle's own data. A
+    # transpose, for example, has no such data: make_instance() chooses its numbers.
     image = any(w.ndim == 2 and w.size >= IMAGE for w in case.wants.values())
     image &= bool(case.problem.data)
     aside = draw_beside(case, got, drawing, image)
@@ -326,7 +327,7 @@ def _draw_function(puzzle: Any, case: Instance, answer: PuzzleAnswer) -> Picture
 
 
 def _draw_values(case: Instance, got: Any, heading: str, report: Any) -> Picture:
-    """Draw the inputs and results; got: the outputs, None if the launch was stopped."""
+    """Draw the inputs and results; got: the outputs; None for a stopped launch."""
     inputs = [Values(n, a, READ) for n, a in case.inputs.items()]
     base = label(EDGE, 28, heading, 17, bold=True)
     arrays, y = arranged_as(inputs, 48)
@@ -346,7 +347,7 @@ def _draw_values(case: Instance, got: Any, heading: str, report: Any) -> Picture
 
 
 def _describe_watched(report: Any, y: float) -> tuple[str, float]:
-    """Write the findings, and the accesses per thread; also return where they end."""
+    """Write the findings and the accesses per thread; also return y of their end."""
     out, y = sentences(report.findings, EDGE, y)
     out = f'<g data-findings="{len(report.findings)}">{out}</g>'
     counters = report.counters

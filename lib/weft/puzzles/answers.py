@@ -78,7 +78,7 @@ def parse_answer(puzzle: Puzzle, candidate: Any) -> PuzzleAnswer:
 
 
 def is_stub(puzzle: Puzzle, answer: PuzzleAnswer) -> bool:
-    """Return whether an answer is the reader's stub, apart from comments and blanks.
+    """Return whether an answer is the reader's stub, ignoring comments and blanks.
 
     A stub that raises NotImplementedError is recognised by its exception. A stub in C
     raises no exception, and a kernel that the reader repairs already runs.
@@ -93,7 +93,7 @@ def is_stub(puzzle: Puzzle, answer: PuzzleAnswer) -> bool:
 def as_declared(puzzle: Puzzle, answer: PuzzleAnswer, error: Exception) -> Exception:
     """Return a clearer error if a kernel declares an array differently from its stub.
 
-    The puzzle provides the arrays, not the reader.
+    The reader cannot change the array, since the puzzle provides it.
     """
     kind = r": ([^:]*\*\s*(\w+)): (?:wants|takes|expects|expected)\b"
     match = re.search(kind, str(error))
@@ -174,7 +174,7 @@ def _no_answer(candidate: Any) -> str:
 
 
 def _refuse_another_puzzles(puzzle: Puzzle, answer: PuzzleAnswer) -> None:
-    """Raise ArgumentError for the name of another (loaded) puzzle's kernel."""
+    """Raise ArgumentError for an answer named like another loaded puzzle's kernel."""
     if answer.name == puzzle.kernel_name:
         return
     groups = [m for n, m in sys.modules.items() if n.startswith(f"{__package__}.")]
@@ -267,15 +267,15 @@ def _body_of_c(text: str, name: str) -> str:
 
 # ---- the display in a notebook -------------------------------------------------------
 
-# Maximum time in seconds by which the picture of a wrong answer delays its error.
+# The picture of a wrong answer may delay its error by this time in seconds.
 DRAWING = 2.0
 
 
 def display_refused(puzzle: Puzzle, answer: Any) -> None:
     """Display the picture of a refused answer in a notebook, before its error.
 
-    Only the error matters: if the picture fails, it is dropped. The answer's prints are
-    not repeated.
+    Only the error matters, so a picture that fails is omitted. The answer's printed
+    output is not repeated.
     """
     if getattr(errors.running_shell(), "kernel", None) is None:
         return  # a terminal cannot show pictures
@@ -306,7 +306,7 @@ class ProgramText:
 class Solved:
     """A solved puzzle: the language, the check, the counts, and the progress.
 
-    Its display compares the counts with those of the best known answer, and contains a
+    Its display compares the counts with those of the best known answer, and adds a
     cloth.
     """
 
@@ -332,22 +332,22 @@ class Solved:
         )
 
 
-# The most printed lines to show, since a check runs an answer many times.
+# Largest number of printed lines to show. A check runs an answer many times.
 PRINTED = 32
 OPTIONS = re.compile(  # advice on options of check() that puzzles do not offer
     r", or (allow more time(: numba_jit\(.*?\)| with timeout=( \(--timeout\))?)"
     r"|name with outputs= the parameters that it writes into)"
 )
 UNWATCHED = "allow more time with timeout= (--timeout), or run it unwatched (--fast)"
-CURE = re.compile(r"\s*usually cured by:")  # the start of a cure; see report/text.py
+CURE = re.compile(r"\s*usually cured by:")  # a cure's beginning; see report/text.py
 
 
 @contextlib.contextmanager
 def short_errors(answer: Any) -> Iterator[None]:
     """Shorten the errors of a check for a puzzle.
 
-    The cure is left out, since it may be the answer. A notebook shows no traceback,
-    even for the reader's interrupts, since the calling line is in the cell.
+    The message omits the cure, which may be the answer. A notebook shows no traceback,
+    not even for the reader's interrupts, since the cell contains the calling line.
     """
     # The wrapped function of sim(k) or numba_jit(k).
     function = getattr(answer, "function", answer)
@@ -367,7 +367,7 @@ def short_errors(answer: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def few_prints(most: int = PRINTED) -> Iterator[None]:
-    """Show the first lines that an answer prints, and the number of lines dropped."""
+    """Show the first lines that an answer prints, and the number of omitted lines."""
     out = _FewLines(sys.stdout, most)
     with contextlib.redirect_stdout(out):  # type: ignore[type-var]
         try:
@@ -392,7 +392,7 @@ class _FewLines:
         return len(text)
 
     def end(self) -> None:
-        """Write the number of lines dropped."""
+        """Write the number of omitted lines."""
         if self._dropped:
             lines = count_things(self._dropped, "line")
             end = f"... and {lines} more, since a check runs a kernel many times"

@@ -1,8 +1,8 @@
-"""The puzzles of lesson 09a: kernels whose time is that of their bytes.
+"""The puzzles of lesson 09a: kernels that memory bandwidth limits.
 
-wide_loads     four pixels per load, and a tail that is no multiple of four
+wide_loads     four pixels per load, for any number of pixels
 last_block     one launch adds everything: the block that finishes last adds the sums
-same_bits      an order of additions that does not depend on the grid
+same_bits      sums whose order of additions does not depend on the grid
 """
 
 import numpy as np
@@ -41,7 +41,7 @@ WIDE_LOADS = Puzzle(
     text=(
         "`n` grey pixels are packed, four to a 32-bit word: the first of them is in "
         "the lowest eight bits. Write the negative, 255 minus each pixel, with one "
-        "load and one store for each word. `n` may be no multiple of four: unused "
+        "load and one store for each word. `n` need not be a multiple of four: unused "
         "bytes of the last word stay 0; the grid may have an extra block."
     ),
     spec=spec_wide_loads,
@@ -74,7 +74,7 @@ WIDE_LOADS = Puzzle(
     limits={
         "reads.a": lambda n: divide_up(n, 4),
         "writes.out": lambda n: divide_up(n, 4),
-        "lanes.a": 16,  # a compiler may read the last word on a branch of its own
+        "lanes.a": 16,  # a compiler may read the last word in a separate branch
         "atomics": 0,
     },
 )
@@ -124,7 +124,7 @@ LAST_BLOCK = Puzzle(
     launch=(3, 32),
     hints=[
         "`cuda.atomic.add(arrived, 0, 1)` returns the count before the addition. What "
-        "does it return to the block that is last?",
+        "does it return to the last block?",
         "Another block may see the count before it sees the sum, unless a "
         "`threadfence` is between the two.",
         "The last block reads the sums of others, so it needs a fence as well, between "
@@ -167,7 +167,7 @@ def add_pieces(sums, a, n):
 
 SAME_BITS = Puzzle(
     text=(
-        "`sums[p]` is the sum of piece `p`, the 32 numbers of `a` from `32 * p` on. "
+        "`sums[p]` is the sum of piece `p`: 32 numbers of `a`, starting at `32 * p`. "
         "The grid has any number of blocks of 32 threads, so a block may have several "
         "pieces, or none. Each sum must have the same bits for every grid: add numbers "
         "16 apart, then 8, 4, 2 and 1."
@@ -185,8 +185,8 @@ SAME_BITS = Puzzle(
     launch=(2, 32),
     hints=[
         "Block `b` takes pieces b, b + gridDim.x, and so on. How many are there?",
-        "Inside a piece, lane `k` has number `32 * p + k`, whatever block it is in. "
-        "Which shuffle adds the number 16 further on?",
+        "Inside a piece, lane `k` has number `32 * p + k`, regardless of its block. "
+        "Which shuffle adds the number of the lane 16 further on?",
         "A lane past the end adds a 0. All 32 lanes must reach each shuffle, so the "
         "guard is only around the read.",
     ],

@@ -82,7 +82,7 @@ GROUPS = {
     "sort": ("aggregated_atomics", "stable_partition", "order_of_floats"),
 }
 
-# The lesson that teaches what a group requires, and contains its puzzles.
+# For each group, the lesson that teaches its prerequisites and contains its puzzles.
 LESSONS = {
     "threads": "01a_kernels_in_python.ipynb",
     "grids": "01b_warps.ipynb",

@@ -137,9 +137,9 @@ MATMUL_NT = Puzzle(
         "For larger matrices, go through the columns of both in steps of 3, and keep "
         "the sum in a local variable. The tiles are reused: which threads might still "
         "be reading when you load the next numbers?",
-        "A block at `blockIdx.x` needs the rows of `b` from `blockIdx.x * 3` on. Read "
-        "along them: `tx` runs along the row of the tile, as for `a`.",
-        "Past the end of a row, or below the last one, load zeros. No thread may "
+        "A block at `blockIdx.x` needs 3 rows of `b`, starting at `blockIdx.x * 3`. "
+        "Read along them: `tx` runs along the row of the tile, as for `a`.",
+        "Past the end of a row, or below the last row, load zeros. No thread may "
         "return before the last barrier.",
     ],
     better=(

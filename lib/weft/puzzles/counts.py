@@ -5,28 +5,28 @@ parameter's name, as in "reads.a"; otherwise, the count covers all arrays in glo
 memory.
 
     reads*, writes*, atomics*     elements accessed, by all threads together
-    requests*                     times that a warp accessed an array
+    requests*                     accesses of warps to arrays
     rounds*                       requests per warp of the launch; a thread that works
                                   alone needs one for every element
     sectors*                      sectors (32 bytes) moved to and from global memory
     sectors_per_request*          mean number of sectors; 4 for adjacent 4-byte elements
     load_sectors_per_request*     ... for reads alone
     store_sectors_per_request*    ... for writes alone
-    lanes*                        threads, of 32, that take part in a request: at least
+    lanes*                        threads, of 32, that take part in a request (at least)
     shared_reads, shared_writes,  elements of shared memory accessed, by all threads
     shared_atomics                together
     shared_read_lanes             threads, of 32, that take part in a request to read
-                                  shared memory: at least
-    shared_turns                  turns (wavefronts) that shared memory takes for these
+                                  shared memory (at least)
+    shared_turns                  turns (wavefronts) of shared memory for these accesses
     bank_conflicts                turns beyond the necessary ones
     barriers                      barriers at which each block waits
-    active_lanes                  active threads, of 32, per step of a warp: at least
+    active_lanes                  active threads, of 32, per step of a warp (at least)
 
 A limit is a number, or a function that takes any of these by name: the sizes, threads,
-blocks, and the grid's extents in blocks (across, down). It is the largest value allowed
-for a right answer, or the smallest for counts marked "at least". A pair is (least,
-most), either of which may be None. A limit on the reads of an array also counts the
-array's atomics, since they read.
+blocks, and the grid's extents in blocks (across, down). A limit is the largest value
+allowed for a right answer, or the smallest for counts marked "at least". A pair is
+(least, most), either of which may be None. A limit on the reads of an array also
+counts the array's atomics, since they read.
 
 judge_everywhere() checks the limits in every case that check() tries.
 """
@@ -116,7 +116,7 @@ COUNTS = {
     "requests": Count("requests", "makes {} to {}", "request", column="requests"),
     "rounds": Count(
         *("rounds", "needs {} over {} for each of its warps, on average", "round"),
-        # Limits apply to rounds, but the budget ignores them.
+        # Limits apply to rounds, but the budget ignores rounds.
         **dict(column="requests", per="warp", budget=ANY),
     ),
     "sectors": Count("sectors", "moves {} of {}", "sector", column="sectors"),
@@ -274,8 +274,8 @@ def judge_everywhere(
     """Raise Mismatch for the first of the puzzle's cases that misses a limit.
 
     scored: the case that the score counts; limits: the limits for that case. A limit on
-    a mean is converted for other cases: it is scaled like the mean of the best known
-    answer, which changes if a launch has fewer numbers than a warp has lanes.
+    a mean is scaled for other cases, like the best known answer's mean. That mean
+    changes if a launch has fewer numbers than a warp has lanes.
     """
     if not limits:
         return
@@ -312,7 +312,7 @@ _limit_counts: dict[Any, dict[str, float]] = {}
 
 
 def _mean_counts(case: ScoredCase) -> dict[str, float]:
-    """Return the best known answer's counts by name of limit."""
+    """Return the best known answer's counts, by the limits' names."""
     key = case.puzzle.answer, str(case.sizes), str(case.launch)
     if key not in _limit_counts:
         counters = case.launched(_best_runner(case.puzzle.answer)).counters

@@ -47,7 +47,7 @@ WARP_SUM = Puzzle(
         outputs={"out": "cdiv(n, 32)"},
         inputs={"a": "n"},
         launch=[blocks_of(32), blocks_of(64), blocks_of(96, 1)],
-        # 1025 numbers need 33 warps: i // 31 is wrong from the 32nd warp on.
+        # 1025 numbers need 33 warps: i // 31 is right for the first 31 warps.
         sizes=every_size([1, 2, 3, 31, 32, 33, 64, 127], 1025),
     ),
     drawn=dict(n=32),
@@ -55,14 +55,14 @@ WARP_SUM = Puzzle(
     hints=[
         "`cuda.shfl_down_sync(0xFFFFFFFF, v, 16)` is the `v` of the lane 16 further "
         "up. Which sums do the lanes have after each has added that to its own number?",
-        "Lanes 0 to 15 have sums of two numbers. Repeat this by 8, 4, 2, 1; all 32 "
+        "Lanes 0 to 15 have sums of two numbers. Repeat this with 8, 4, 2, 1. All 32 "
         "lanes must reach each of these calls.",
         "At the end, one lane has the sum of its warp. Which lane is it, and which "
         "element of `out` belongs to its warp?",
     ],
     better=(
         "Five rounds, by 16, 8, 4, 2 and 1: each number is read once, and only the sum "
-        "is written. With `shfl_xor_sync`, all lanes would have it."
+        "is written. With `shfl_xor_sync`, every lane would have the sum."
     ),
     limits={
         "reads.a": lambda n: n,
@@ -165,12 +165,12 @@ HISTOGRAM_PRIVATE = Puzzle(
     ],
     better=(
         "A block costs 8 atomic operations in global memory, however many numbers it "
-        "counts. The many others are in shared memory."
+        "counts. All others are in shared memory."
     ),
     scored=dict(n=32),
     limits={
         "reads.a": lambda n: n,
-        "lanes.a": 8,  # a compiler may split a read: for t < 8, and for the rest
+        "lanes.a": 8,  # a compiler may split a read: for t < 8, and for others
         "atomics.counts": lambda blocks: 8 * blocks,
     },
 )
@@ -223,7 +223,7 @@ SCAN_BLOCKS = Puzzle(
         "`cuda.shfl_up_sync(0xFFFFFFFF, v, 1)` is the `v` of the previous lane. After "
         "adding it, each lane has the sum of two numbers, except lane 0, which has no "
         "previous lane.",
-        "Repeat this with the lane 2 before, then 4, 8 and 16. Every lane must reach "
+        "Repeat this with the lanes 2, 4, 8 and 16 back. Every lane must reach "
         "the call; only those with such a lane before them add the result.",
         "A lane past the end contributes a 0. What does the last lane have at the end, "
         "in a block that is not full?",
@@ -258,10 +258,10 @@ def add_what_came_before(out, totals, n):
 
 
 def first_launch(n):
-    """Return the output of scan_blocks for n numbers: (out, totals), always the same.
+    """Return scan_blocks' output for n numbers, (out, totals), which n determines.
 
-    The numbers are small, so that running sums of 80 have two digits and fit a drawn
-    cell.
+    The numbers are small, so that running sums of 80 numbers have two digits and fit a
+    drawn cell.
     """
     return spec_scan_blocks(np.random.default_rng(n).integers(-3, 6, n))
 
@@ -293,7 +293,7 @@ SCAN_ADD = Puzzle(
     hints=[
         "Block 0 adds nothing, block 1 adds the first total, and block 2 adds the "
         "first two. The 32 lanes of a block can share the reads.",
-        "Lane `t` adds up totals t, t + 32, ... as long as they belong to earlier "
+        "Lane `t` adds up those of the totals t, t + 32, ... that belong to earlier "
         "blocks. Now each lane has a part of the sum, and all lanes need the whole "
         "sum.",
         "There are two ways to add up over a warp, with `down` and with `xor`. One of "
@@ -325,7 +325,7 @@ def keep_positive(out, a, begin, n):
 
 
 def chosen(n, kept):
-    """Return a mask of the numbers to keep, always the same for (n, kept)."""
+    """Return a mask of the numbers to keep, which (n, kept) determine."""
     mask = np.zeros(n, bool)
     mask[np.random.default_rng([n, kept]).permutation(n)[:kept]] = True
     return mask

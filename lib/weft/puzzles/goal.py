@@ -1,7 +1,7 @@
 """Draw a puzzle's goal: its inputs, the expected outputs, and its launch.
 
 The launch appears in words, and its threads as circles. The picture is drawn from the
-reference alone (instance.py). A slider goes through the elements of the outputs. Each
+reference alone (instance.py). A slider moves through the elements of the outputs. Each
 stop shows the input elements on which the output element depends.
 """
 
@@ -65,9 +65,9 @@ def launch_drawn(
     """Draw the threads lightly: a frame for each block, a circle for each thread.
 
     left: x of the first block; the label is to its left. cell: width in pixels of the
-    cells in the row above if each thread can be below a cell, else 0. This alignment
+    cells in the row above; 0 if threads cannot be below these cells. This alignment
     shows where a block ends. If there are too many threads, only the line of counts
-    describes them. Also returns where the drawing ends.
+    describes them. Return the SVG, and the y coordinate of its lower edge.
     """
     (across, down, deep), (x, y, z) = grid, block
     if cell and x * across * cell <= WIDTH - left - EDGE and y * z * down * deep == 1:
@@ -365,7 +365,7 @@ def _choose_stops(case: Instance) -> list[int]:
 def _choose_first_stop(case: Instance, links: np.ndarray, stops: Sequence[int]) -> int:
     """Choose the first stop: an instructive element with the largest number of inputs.
 
-    If other values of inputs could change some elements, only these are considered.
+    If other input values could change some elements, only these elements count.
     """
     first = next(iter(case.wants.values()))
     rows = {n: row for n, row in zip(stops, links) if n < first.size}

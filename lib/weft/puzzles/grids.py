@@ -60,7 +60,7 @@ BLOCKS = Puzzle(
     better="Each element is computed once, by its own thread: two reads and one write.",
     scored=dict(n=16, launch=(2, 8)),
     limits={
-        "writes.out": lambda n: 2 * n,  # fails if every thread writes everything
+        "writes.out": lambda n: 2 * n,  # exceeded if every thread writes everything
         "rounds.out": 3,  # A single thread may not do all the work.
     },
 )

@@ -22,7 +22,7 @@ from ..base.errors import ArgumentError
 from ..check.cases import Spec, by_name, divide_up, names_of, spoken_of
 from ..check.problem import Problem, widen_values
 
-SMALL = 16  # Every length up to this is tried.
+SMALL = 16  # Every length up to this one is tried.
 
 
 def cover(size: Any, block: Any, more: int = 0) -> tuple[Any, Any]:
@@ -88,7 +88,8 @@ OTHERS = 5  # number of other values to try for each element
 CALLS = 500
 MANY = 150  # largest number of input elements that are tried one by one
 FEW = 64  # largest number of elements whose values are readable
-# Amount by which a value exceeds all others, to test whether it could matter.
+# Amount by which a trial value exceeds all others. The trial shows whether an element
+# could matter.
 LARGE = 20
 NOW, COULD = 2, 1
 
@@ -211,7 +212,7 @@ class _Trial:
         self.most = max(1, min(OTHERS, CALLS // max(1, count) - 1))
 
     def select_relevant(self, name: str, elements: np.ndarray) -> np.ndarray:
-        """Return the elements of an input that could matter, by repeated halving."""
+        """Find the elements of an input that could matter, by repeated halving."""
         if not self._mask_changed(name, elements, self._vary(name, elements)).any():
             return elements[:0]
         if len(elements) == 1:
@@ -264,7 +265,7 @@ def _other_values(
     """Return other values to try: those elsewhere in the array, and a large one.
 
     If all elements are equal, the values are other numbers. free: whether any number is
-    a valid input; otherwise only the array's own values are.
+    a valid input; otherwise, only the array's own values are valid.
     """
     values = array.reshape(-1)[element]
     if array.dtype.kind == "b":
@@ -309,7 +310,7 @@ def _choose_inputs(
             with np.errstate(all="ignore"):
                 _compute_answer(problem, plain, numbers, starts)
         except (ArithmeticError, LookupError, ValueError):
-            # An ArgumentError (a ValueError) is raised for outputs of another size.
+            # Outputs of another size raise ArgumentError, which is a ValueError.
             bounded.add(name)
             continue
         inputs = plain
@@ -333,8 +334,8 @@ def _draw_numbers(
     """Return readable values for an input.
 
     spec.data is copied. A maker's array is used, but rounded to small whole numbers if
-    it has at most FEW elements. Otherwise: small whole numbers, or 0, 1, 2, ... for a
-    larger array of several dimensions.
+    it has at most FEW elements. Without either, the values are small whole numbers, or
+    0, 1, 2, ... for a larger array of several dimensions.
     """
     if spec.data is not None:
         return spec.data.copy()
@@ -392,7 +393,7 @@ def _sign_matters(
 ) -> bool:
     """Return whether negative values of an input show more than positive ones.
 
-    They do not if changing the input's sign only mirrors the outputs: f(-x) - f(0) is
+    They show no more if a change of sign only mirrors the outputs: f(-x) - f(0) is
     f(0) - f(x).
     """
     if inputs[name].dtype.kind not in "if":

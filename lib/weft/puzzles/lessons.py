@@ -8,7 +8,7 @@ or "practice" (exercises and puzzles). The tag applies until the next heading of
 same or a higher level.
 
 count_minutes() counts one minute for 150 words or 8 lines of code, and for each
-question. An exercise or a puzzle takes 2 more minutes, and one for each line of its
+question. An exercise or a puzzle takes 2 more minutes, plus one for each line of its
 answer. Folded text takes no time.
 """
 
@@ -227,7 +227,7 @@ def list_sections(notebook: NotebookNode) -> list[Section]:
 def list_kinds(notebook: NotebookNode) -> list[str]:
     """Return the kind of each cell: CORE, DEEPER or PRACTICE."""
     kinds = [CORE] * len(notebook.cells)
-    # An inner section comes after the section around it.
+    # An inner section comes after the section around it, so its kind prevails.
     for one in list_sections(notebook):
         kinds[one.start : one.end] = [one.kind] * (one.end - one.start)
     return kinds
@@ -299,7 +299,7 @@ def _time_writing(stub_lines: int, answer_lines: int) -> float:
 def _time_reading(text: str) -> float:
     """Return the minutes for Markdown, counting visible words but no link targets."""
     visible, folds = re.sub(r"<!--.*?-->", " ", text, flags=re.S), 1
-    while folds:  # the innermost folds go first
+    while folds:  # removes the innermost folds first
         visible, folds = FOLDED.subn(" ", visible)
     target = r'\]\([^)"]*(?:"(?:[^"\\]|\\.)*")?\)'
     visible = re.sub(target, "]", LENGTH.sub("", visible))

@@ -48,7 +48,7 @@ OPEN, SOLVED, WITHIN = "not yet", "solved", "solved within the budget"
 SIGNS = {OPEN: "·", SOLVED: "✓", WITHIN: "★"}
 _kept = Kept("puzzles", lambda records, others: _add(records, others))
 _set_aside = Kept("puzzles_before_reset")
-_latest: list[str] = []  # puzzles that this session solved first
+_latest: list[str] = []  # puzzles solved for the first time in this session
 
 
 def note_solved(puzzle: Puzzle, language: str, score: Score | None = None) -> bool:
@@ -267,18 +267,19 @@ def _read(path: str | Path) -> dict[str, Any]:
 
 # ---- cloth ---------------------------------------------------------------------------
 
-# Okabe and Ito's colours, without black and without vermilion, the colour of faults.
+# Okabe and Ito's colours without black, and without vermilion, which marks faults.
 COLOURS = (OURS, WRITTEN, SHARED, THREAD, "#F0E442", "#56B4E9")
-PITCH = 4  # pixels from thread to thread
+PITCH = 4  # distance between adjacent threads in pixels
 GAP = 0.25  # pixels left free on each side of a thread
 ENDS, PICKS = 75, 14  # threads of the warp and of the weft: 300 x 56 pixels
-GROUP_ENDS, GROUP_PICKS = 160, 18  # threads of a group's cloth
+GROUP_ENDS, GROUP_PICKS = 160, 18  # the same for a group's cloth
 BORDER = 2  # threads of plain weave between two bands; no float crosses them
 UP, POINT = range(8), (*range(8), *range(6, 0, -1))
 HERRINGBONE = (0, 1, 2, 3, 0, 1, 2, 3, 1, 0, 3, 2, 1, 0, 3, 2)
 FANCY = "11010010"
-# The shafts that the first treadle lifts (each next treadle shifts them by one), the
-# shaft of each warp thread, and the treadle of each pick. All three repeat.
+# Each weave has three repeating patterns: the shafts that the first treadle lifts, the
+# shaft of each warp thread, and the treadle of each pick. Each further treadle lifts
+# the shafts of the previous one, shifted by one.
 WEAVES: dict[str, tuple[str, Sequence[int], Sequence[int]]] = {
     "plain weave": ("10", UP, UP),
     "basket weave": ("10", (0, 0, 1, 1), (0, 0, 1, 1)),
@@ -330,12 +331,12 @@ weft-cloth 1s ease-out}}@keyframes weft-cloth{from{clip-path:inset(0 100% 0 0)}}
 
 
 def _keep_larger(records: dict[str, Any], others: dict[str, Any]) -> None:
-    """Keep the larger one of each pair of counts."""
+    """Keep the larger of two counts."""
     counts = [one["count"] for one in (records, others) if "count" in one]
     records["count"] = max((n for n in counts if isinstance(n, int)), default=0)
 
 
-_shown = Kept("cloth", _keep_larger)  # how many lines were already shown
+_shown = Kept("cloth", _keep_larger)  # the number of lines shown so far
 
 
 def cloth(puzzle: Puzzle) -> Cloth:
@@ -429,7 +430,7 @@ def weave(
 
 
 def weave_gamp(names: Sequence[str]) -> Cloth:
-    """Return a cloth with a band for each name; a name always has the same band."""
+    """Return a cloth with a band for each name; the name determines the band."""
     *colours, weft = COLOURS
     width = (GROUP_ENDS + BORDER) // len(names) - BORDER
     rows: list[list[bool]] = [[] for _ in range(GROUP_PICKS)]
@@ -448,7 +449,7 @@ def _repeat(pattern: Sequence[Any], count: int) -> list[Any]:
 
 
 def _next_line() -> str:
-    """Return the line after the one that was shown last."""
+    """Return the line that follows the last one shown."""
 
     def count(records: dict[str, Any]) -> None:
         before = records.get("count")

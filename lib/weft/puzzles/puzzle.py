@@ -1,4 +1,4 @@
-"""A puzzle: its task, the check of an answer, and help with finding one."""
+"""Define a puzzle: its task, the check of an answer, and help for the reader."""
 
 from __future__ import annotations
 
@@ -68,11 +68,11 @@ class Puzzle:
     another. better: a line about the best known answer's method, shown for a costlier
     answer. scored: sizes for the score, with "launch", if they differ from the drawn
     ones. limits: bounds on counts for a right answer (counts.py lists the names); why:
-    by name, a sentence that explains a limit if its numbers do not. budget: counts, as
-    a score shows them, that are within the budget, if a taught method needs more than
-    usual. start: a function, or its text, for the reader to repair; it is then the
-    stub. name: by default, the kernel's name; in the lab's own puzzles, the name of
-    spec without "spec_". title: by default, the name with spaces.
+    by name, a sentence that explains a limit if its numbers do not. budget: larger
+    counts to allow, as a score shows them, if a taught method needs more than usual.
+    start: a function, or its text, for the reader to repair; it is then the stub. name:
+    by default, the kernel's name; in the lab's own puzzles, the name of spec without
+    "spec_". title: by default, the name with spaces.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class Puzzle:
             return None
 
     def show(self, answer: Any) -> Any:
-        """Draw what an answer does at the usual size: the accesses of each thread."""
+        """Draw an answer's results, and the accesses of a kernel in Python."""
         with short_errors(answer):
             submission = parse_answer(self, answer)
             try:
@@ -245,7 +245,7 @@ class Puzzle:
         """
         options = {"timeout": TIMEOUT} | self.checks
         options["first"] = [(self.drawn, self.launch)]
-        # The types are those of the puzzle, whatever the CUDA C declares.
+        # The puzzle determines the types, regardless of the declarations in CUDA C.
         if self.is_kernel:
             arrays = self.specs().items()
             options["dtypes"] = {n: s.dtype or "float32" for n, s in arrays}

@@ -1,8 +1,8 @@
-"""The puzzles of lesson 09b: answers about a row, merged from those about its parts.
+"""The puzzles of lesson 09b: results of a row, merged from the results of its parts.
 
 merge_softmax    two pairs, each a maximum and a sum, become one
-warp_a_row       a softmax whose row belongs to a warp, of any length
-top_two          the two largest numbers of a row, read once
+warp_a_row       a softmax by one warp per row, for rows of any length
+top_two          the two largest numbers of a row, in one pass
 """
 
 import math
@@ -43,7 +43,7 @@ def merge_pairs(out, a, b, n):
 def make_pairs(rng, shape):
     """Return pairs (n,2): maxima, of which many are equal, and sums from 1 to 4.
 
-    Some pairs belong to empty parts. From the fourth pair on, the last one always does.
+    Some pairs belong to empty parts. Of four or more pairs, the last one always does.
     """
     most = rng.choice([-np.inf, -90, 0, 1, 2, 90], shape[0])
     most[3:][-1:] = -np.inf
@@ -52,7 +52,7 @@ def make_pairs(rng, shape):
 
 
 def bound_merged(a, b, want):
-    """Return the bounds of merged pairs: maxima are exact.
+    """Return the error bounds of merged pairs; the maxima are exact.
 
     A distance d is rounded, and so are its exp (4 units of 2^-24), a product and a sum.
     """
@@ -85,10 +85,10 @@ MERGE_SOFTMAX = Puzzle(
     drawn=dict(n=8),
     launch=(1, 32),
     hints=[
-        "The larger maximum is that of the row, and the sum that belongs to it is "
-        "right already. Only the other sum changes. By which factor?",
+        "The larger maximum is that of the row, and its sum is right already. Only the "
+        "other sum changes. By which factor?",
         "`exp(x - new) = exp(x - old) * exp(old - new)`: each term of the other sum, "
-        "and so the sum itself, shrinks by `math.exp(old - new)`.",
+        "and so the sum itself, shrinks by the factor `math.exp(old - new)`.",
         "If both maxima are equal, nothing shrinks. What is `-inf` minus `-inf`?",
     ],
     better=(
@@ -151,7 +151,7 @@ WARP_A_ROW = Puzzle(
         "Each row of `a` becomes its [softmax](glossary.ipynb#softmax); it belongs to "
         "a warp, and has any number of columns. Each [lane](glossary.ipynb#lane) "
         "merges its own numbers first, if it has any. Then the lanes exchange pairs, "
-        "without shared memory, so that all of them get that of the row."
+        "without shared memory, so that every lane gets the row's pair."
     ),
     spec=spec_warp_a_row,
     answer=soften_rows,
@@ -173,12 +173,12 @@ WARP_A_ROW = Puzzle(
         "`cuda.shfl_xor_sync(0xFFFFFFFF, most, 16)` is the maximum of the lane 16 "
         "further on or back. Exchange the sum as well, and merge the two pairs. Then "
         "do the same for 8, 4, 2 and 1: all lanes get the row's pair.",
-        "For a new maximum, the sum shrinks by `math.exp(most - new)`, and 1 is added. "
-        "Otherwise nothing shrinks: the same factor is 1.",
+        "For a new maximum, the sum shrinks by the factor `math.exp(most - new)`, and "
+        "1 is added. Otherwise, nothing shrinks: this factor is 1.",
         "Both lanes of an exchange read before they merge: store what the shuffles "
         "return in two new variables.",
-        "With fewer than 32 columns, some lanes have no number, and the pair `-inf` "
-        "and 0. If both lanes have it, the difference of their maxima is NaN.",
+        "With fewer than 32 columns, some lanes have no number. Their pair is `-inf` "
+        "and 0. If both lanes have this pair, the difference of their maxima is NaN.",
     ],
     better=(
         "Each number is read twice, and each lane merges its own numbers first. Five "
@@ -222,7 +222,7 @@ def find_two(out, a, cols):
 
 
 def make_ties(rng, shape):
-    """Return rows of few different numbers, of many, and rows that rise.
+    """Return rows with few different numbers, rows with many, and sorted rows.
 
     Some rows are all negative. In some, the largest two belong to the same lane.
     """
@@ -261,7 +261,7 @@ TOP_TWO = Puzzle(
     drawn=dict(rows=1, cols=40),
     launch=(1, 32),
     hints=[
-        "A pair (largest, second) stands for all numbers so far. Which pair stands for "
+        "A pair (largest, second) represents all numbers so far. Which pair represents "
         "them and one more number?",
         "If two pairs merge, the larger of the two largest numbers wins. The second is "
         "one of three others: the loser, or one of the two second numbers.",
@@ -269,8 +269,8 @@ TOP_TWO = Puzzle(
         "other)` is the loser.",
     ],
     better=(
-        "Each number is read once. The pair needs only `max` and `min`, so no lane of "
-        "the warp takes another branch."
+        "Each number is read once. The pair needs only `max` and `min`, so the lanes "
+        "of a warp never diverge."
     ),
     scored=dict(rows=4, cols=64, launch=(4, 32)),
     limits={

@@ -1,8 +1,8 @@
 """The puzzles of lesson 09c: each thread must find out where its output begins.
 
 stable_compaction     the even numbers of a block, in order
-the_hang              a chained scan that no schedule may hang
-segmented_scan        running sums that begin again at marked places
+the_hang              a chained scan that must end in any order of blocks
+segmented_scan        running sums that restart at marked places
 """
 
 import numpy as np
@@ -124,7 +124,7 @@ THE_HANG = Puzzle(
         "In this [scan](glossary.ipynb#scan), each number has a block of one thread, "
         "which waits until the previous number is `ready`. If the blocks begin in "
         "another order, the kernel never ends. Change one line: `ticket[0]` is 0 at "
-        "first, and must count the blocks at the end."
+        "first, and must be the number of blocks at the end."
     ),
     spec=spec_the_hang,
     answer=wait_by_ticket,
@@ -148,13 +148,13 @@ THE_HANG = Puzzle(
     hints=[
         "Block 7 waits for block 6. What if block 6 has not begun, and cannot begin "
         "until another block has ended?",
-        "The grid promises no order. But a block that runs can find out how many "
+        "CUDA guarantees no order. But a block that runs can find out how many "
         "blocks began before it.",
-        "`cuda.atomic.add(ticket, 0, 1)` adds 1, and returns the number before.",
+        "`cuda.atomic.add(ticket, 0, 1)` adds 1, and returns the previous number.",
     ],
     better=(
         "A block takes its number when it begins. So each number that it waits for "
-        "belongs to a block that has begun, and the first of them waits for nobody."
+        "belongs to a block that has begun, and the first block waits for no other."
     ),
     limits={
         "writes.out": lambda n: n,
@@ -223,8 +223,8 @@ SEGMENTED_SCAN = Puzzle(
         "since they need the right part's own mark.",
     ],
     better=(
-        "The scan of a warp, with a pair in place of a number: five rounds of two "
-        "shuffles each."
+        "This is the scan of a warp, with a pair instead of a number: five rounds of "
+        "two shuffles each."
     ),
     scored=dict(n=64, launch=(2, 32)),
     limits={

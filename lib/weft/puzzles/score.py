@@ -155,7 +155,7 @@ class ScoredCase:
 
 
 def _choose_runner(answer: Any) -> Runner:
-    """Choose the runner that counts an answer; for Numba, it runs the function."""
+    """Choose the runner that counts an answer; Numba's kernels run on the simulator."""
     if type(answer).__module__.startswith("weft.pykernel.numba"):
         answer = answer.py_func
     return make_runners(answer, True, "cpu", True)[0]

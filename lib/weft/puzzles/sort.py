@@ -1,7 +1,7 @@
 """The puzzles of lesson 09d: counts and places of keys, and keys for floats.
 
 aggregated_atomics    lanes with equal numbers count together
-stable_partition      the numbers of each warp by a digit, in order
+stable_partition      the numbers of each warp, sorted by a digit
 order_of_floats       whole numbers that compare like floats
 """
 
@@ -54,8 +54,8 @@ AGGREGATED_ATOMICS = Puzzle(
     drawn=dict(n=40, bins=3),
     launch=(2, 32),
     hints=[
-        "`cuda.match_any_sync(0xFFFFFFFF, x)` returns a bit for each lane whose `x` "
-        "is that of the lane itself. All 32 lanes must call it.",
+        "`cuda.match_any_sync(0xFFFFFFFF, x)` returns a bit for each lane with the "
+        "same `x` as the calling lane. All 32 lanes must call it.",
         "`cuda.popc(bits)` counts bits: that is what one lane can add for all lanes "
         "with its number. Which lane?",
         "The first of them has no equal lane below it: `cuda.lanemask_lt()` has a bit "
@@ -101,7 +101,7 @@ STABLE_PARTITION = Puzzle(
         "Each block of 32 threads sorts its 32 numbers of `a` by their digit, "
         "`a[i] % 4`. Numbers with equal digits keep their order: the partition is "
         "[stable](glossary.ipynb#stable). Read and write each number once, without "
-        "shared memory and atomic operations."
+        "shared memory or atomic operations."
     ),
     spec=spec_stable_partition,
     answer=partition_warp,
@@ -119,7 +119,7 @@ STABLE_PARTITION = Puzzle(
         "digits, plus the count of earlier numbers with its own digit.",
         "`cuda.ballot_sync(0xFFFFFFFF, condition)` has a bit for each lane whose "
         "condition holds. Four ballots, one for each digit, contain both counts.",
-        "Lanes without a number must call all ballots, too, but vote for no digit.",
+        "Lanes without a number must also make all ballots, but vote for no digit.",
     ],
     better=(
         "Four ballots contain the histogram, its scan, and the rank of each number "
@@ -155,7 +155,7 @@ def write_keys(keys, bits, n):
 
 
 def make_bits(rng, n):
-    """Return the bits of n floats: all 256 of them, if there is room."""
+    """Return the bits of n floats, with all 256 patterns if n is large enough."""
     # Zeros, the smallest numbers, infinities and kinds of NaN come first.
     special = [128, 0, 253, 60, 252, 124, 188, 127, 1, 129, 255, 125]
     others = rng.permutation(np.setdiff1d(np.arange(256), special))

@@ -137,7 +137,7 @@ PREFIX_SUM = Puzzle(
     limits={
         "reads.a": lambda n: n,
         "lanes.a": 8,
-        # 4, 2 and 1 threads of a tree read together; a lone thread has 1 lane.
+        # 4, 2 and 1 threads of a tree read together; a single thread has 1 lane.
         "shared_read_lanes": 2,
     },
 )
@@ -305,7 +305,7 @@ def softmax_rows(out, a, cols):
 
 
 def softmax_numbers(rng, shape):
-    """Return rows near 0, far above 0 (exp() alone is inf) and far below 0 (it is 0).
+    """Return rows near 0, far above 0 (exp() gives inf) and far below 0 (it gives 0).
 
     In every third row, one number is far above all others: the last one, or a random
     one.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 CELL = "padding:3px 14px 3px 0;border:0;text-align:left;vertical-align:top"
-WHOLE = "white-space:nowrap"  # style of a cell that is one line
+WHOLE = "white-space:nowrap"  # style of a cell that stays on one line
 LEGEND = "bold: part of the lesson's core; the others are practice"
 
 
@@ -60,7 +60,7 @@ def row_of(group: str, names: tuple[str, ...]) -> LessonPuzzles:
 
 @functools.cache
 def _load_lessons() -> dict[str, Lesson]:
-    """Load the lessons by file, only once, since notebooks do not change."""
+    """Load the lessons by file name, once, since notebooks do not change."""
     return {lesson.path.name: lesson for lesson in list_lessons()}
 
 

@@ -25,8 +25,8 @@ def add_ten(out, a):
 
 # The limits of kernels in which each thread writes one element.
 ONE_EACH = {
-    "writes.out": lambda n: 2 * n,  # fails if every thread writes everything
-    # A single thread may not do all the work; a store and then `+=` takes 3 rounds.
+    "writes.out": lambda n: 2 * n,  # exceeded if every thread writes everything
+    # A store followed by `+=` takes 3 rounds. A single thread may not do all the work.
     "rounds.out": 3,
 }
 
@@ -85,7 +85,7 @@ ZIP = Puzzle(
     hints=[
         "Which number of `a`, and which of `b`, does thread 2 need? Where does its "
         "result go?",
-        "This is the previous puzzle with a second array in place of the 10.",
+        "This is the previous puzzle with a second array instead of the 10.",
     ],
     better=(
         "Each thread needs two reads and one write. Keep a result that takes several "
@@ -159,7 +159,7 @@ def pixels(rng, shape):
     return rng.integers(0, 256, shape)
 
 
-# The sizes of arrays (height,width), and blocks with more threads than needed.
+# Sizes of arrays (height,width), and launches with more threads than needed.
 IN_ROWS = dict(
     sizes=every_size(
         [(1, 1), (2, 2), (1, 5), (5, 1), (3, 4), (4, 3), (7, 11), (13, 6)], (25, 30)

@@ -1,4 +1,4 @@
-"""The puzzles of lesson 02a: threads that fetch for one another.
+"""The puzzles of lesson 02a: threads that load numbers for one another.
 
 shared, pooling, conv1d    a block loads each number once; other threads read it
 """
@@ -179,7 +179,7 @@ CONV1D = Puzzle(
         launch=[blocks_of(8), blocks_of(8, 1)],
         terms=lambda k: k + 1,
     ),
-    # Two blocks, so that out[6] needs a number of the second block.
+    # With two blocks, out[6] needs a number of the second block.
     drawn=dict(n=12, k=3),
     launch=(2, 8),
     hints=[
