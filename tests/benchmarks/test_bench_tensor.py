@@ -116,7 +116,7 @@ def test_charts_with_and_without_measurements():
 def test_heat_is_drawn_over_time():
     with style.style():
         figure = Figure()
-        plot_tensor.plot_heats(figure.subplots(1, 2), [], committed())
+        plot_tensor.plot_speed_and_power(figure.subplots(1, 2), [], committed())
         text = style.write_svg(figure)
     assert all(f">{word}<" in text for word in ("hot", "cool", "zeros"))
 

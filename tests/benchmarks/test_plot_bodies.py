@@ -43,7 +43,7 @@ def drawn(columns, draw, *args):
 
 
 def test_this_machine_is_full_and_another_ones_gpu_hollow():
-    text = drawn(2, plot_bodies.plot_contenders, HERE, [THERE])
+    text = drawn(2, plot_bodies.plot_times_of_contenders, HERE, [THERE])
     assert "~5 s" in text and "700 µs" in text and "grey, 9 pixels" in text
     assert "1.25 µs" in text and "CUDA C, a rung of the lab" in text
     assert "4 µs, fast" in text and "best" not in text
@@ -55,7 +55,7 @@ def test_this_machine_is_full_and_another_ones_gpu_hollow():
 
 
 def test_without_results_of_others_there_is_no_hollow_mark():
-    text = drawn(2, plot_bodies.plot_contenders, HERE, [])
+    text = drawn(2, plot_bodies.plot_times_of_contenders, HERE, [])
     assert "numba_jit" not in text and "NumPy" in text
     assert "hollow" not in plot_bodies.make_caption(HERE, [])
 

@@ -7,8 +7,7 @@ must meet the bounds of float64.py. Complete runs are compared by accuracy.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+import json
 
 import float64
 import numpy as np
@@ -17,16 +16,14 @@ import torch
 from tiers import only
 
 from weft.base.errors import KernelError
+from weft.benchmarks.sentences import RESULTS
 from weft.mnist import (
     Cnn,
     Config,
     Split,
     Twin,
-    TwinTrainer,
-    epoch_order,
     initial_weights,
     load,
-    precision,
     run,
 )
 from weft.toolchain import native
@@ -165,36 +162,23 @@ def test_a_wrong_loss_is_refused():
 @pytest.mark.long
 @pytest.mark.slow
 def test_three_seeds_reach_the_accuracy_of_pytorch():
-    """Train 3 epochs at batch 64, lr 0.1: both sides reach 98.5 %, at most 0.3 apart.
+    """Train 3 epochs at batch 64, lr 0.1: 98.5 %, and PyTorch's accuracy within 0.3.
 
-    In fp32, five seeds have means of 98.74 to 98.80 % and standard deviations of 0.16
-    to 0.22 % (race_nvidia_h100.json). So the mean of three seeds has a standard error
-    of about 0.12 %, and 98.5 is two such errors below those means.
+    PyTorch's is that of the committed race: five seeds in fp32 have means of 98.72 to
+    98.82 % and standard deviations of 0.16 to 0.22 %. So the mean of three seeds has a
+    standard error of about 0.12 %, and 98.5 is two such errors below those means.
     """
     device = "cuda" if torch.cuda.is_available() else "cpu"
     # Use one thread: with several, a step may wait for cores that other tests use.
     settings = {"device": device, "iterations": 1, "progress": False, "threads": 1}
-    ours, theirs = [], []
-    for seed in range(3):
-        result = run(Config(seed=seed, **settings))
-        ours.append(result.rows[0]["test_accuracy"])
-        theirs.append(twin_accuracy(seed, device))
-    assert min(np.mean(ours), np.mean(theirs)) >= 0.985, (ours, theirs)
+    ours = [
+        run(Config(seed=seed, **settings)).rows[0]["test_accuracy"] for seed in range(3)
+    ]
+    raced = {"impl": "torch", "precision": "fp32", "epochs": 3, "batch": 64, "lr": LR}
+    theirs = [
+        row["test_accuracy"]
+        for row in json.loads((RESULTS / "race_nvidia_h100.json").read_text())["rows"]
+        if raced.items() <= row.items() and row["test_accuracy"]
+    ]
+    assert np.mean(ours) >= 0.985 and len(theirs) == 4, ours
     assert abs(np.mean(ours) - np.mean(theirs)) <= 0.003, (ours, theirs)
-
-
-@contextlib.contextmanager
-def single_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-def twin_accuracy(seed: int, device: str, epochs: int = 3) -> float:
-    with precision("fp32"), single_thread():
-        options = {"layout": "channels_last", "device": device, "lr": LR, "batch": 64}
-        twin = TwinTrainer(initial_weights(seed), load("train"), **options)
-        for epoch in range(epochs):
-            twin.train(twin.order(epoch_order(seed, epoch, 60000, 64)))
-        return twin.evaluate(load("test"))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import TARGETS, ZOO, first_kernel, zoo_library
+from small_cases import list_small_cases
 from tiers import first_of_each
 
 from weft import __main__ as command
@@ -49,14 +50,8 @@ def family(case: tuple[str, str, str]) -> tuple[str, ...]:
 def test_every_rung_is_right_in_small_cases(op, rung, target, device):
     """Run some of the small cases, each in one order of the threads."""
     lib = native.library(op, target)
-    description = lib.rung(rung)
-    small = [
-        case
-        for case in cases.cases(op, 0, description.precision, rung=rung)
-        if sum(x.numel() for x in case.inputs.values() if x is not None) < 6000
-    ]
-    for case in small[:: max(len(small) // 8, 1)]:
-        assert 0 <= run_case(lib, description.index, case, device) <= 1
+    for case in list_small_cases(lib.rung(rung)):
+        assert 0 <= run_case(lib, lib.rung(rung).index, case, device) <= 1
 
 
 @pytest.mark.slow

@@ -26,7 +26,7 @@ from weft.cuda import shared, syncthreads, threadIdx
 from weft.ops.cases import sum_bound
 from weft.pykernel import bodies
 from weft.pykernel.language import PythonKernel
-from weft.pykernel.numba import arguments, gpu, meaning, on_gpu, reading, simulator
+from weft.pykernel.numba import arguments, gpu, inspection, meaning, on_gpu, simulator
 
 HERE = torch.cuda.is_available()
 on_a_gpu = pytest.mark.skipif(not on_gpu(), reason="no CUDA GPU here")
@@ -760,7 +760,7 @@ def test_arguments_are_packed_as_the_compiled_kernel_declares_them():
 
     values = np.zeros(4, float32), 3, np.zeros((2, 2)).T, True, 1.5, float32(2)
     values += np.uint32(4), np.int16(5)
-    types = reading.numba_types(values)
+    types = inspection.numba_types(values)
     declared = re.findall(
         r"\.param \.[a-z](\d+) \w+_param", numba_jit(kernel).ptx(*values)
     )
@@ -827,7 +827,7 @@ def test_what_the_linker_says_of_shared_memory():
         "ERROR_PTX_COMPILE (4)\nLinker error log: ptxas error   : Entry function "
         "'_ZN4fill' uses too much shared data (0x27100 bytes, 0xc000 max)\n"
     )
-    explanation = reading.explain("fill", meaning.read(fill), error)
+    explanation = inspection.explain("fill", meaning.read(fill), error)
     assert str(explanation).startswith(
         "fill: its shared arrays need 160000 bytes, but a"
     )
@@ -883,10 +883,10 @@ def test_cuda_c_replaces_numba_if_the_driver_refuses_its_ptx(kind, monkeypatch, 
 
 
 def test_other_errors_of_numba_are_not_about_ptx():
-    assert not reading.is_ptx_too_new(RuntimeError("[700] Call to cuCtxSynchronize"))
+    assert not inspection.is_ptx_too_new(RuntimeError("[700] Call to cuCtxSynchronize"))
     nested = RuntimeError("linking failed")
     nested.__cause__ = RuntimeError(TOO_NEW["NvJitLinkError"])
-    assert reading.is_ptx_too_new(nested)
+    assert inspection.is_ptx_too_new(nested)
 
 
 def test_types_are_those_that_numba_finds():

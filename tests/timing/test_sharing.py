@@ -238,7 +238,7 @@ def test_rows_without_a_long_wait_are_drawn(rows):
 
 def test_several_panels_have_one_sentence():
     panels = Figure().subplots(1, 2)
-    plot_bodies.plot_contenders(panels, [BUSY], [])
+    plot_bodies.plot_times_of_contenders(panels, [BUSY], [])
     assert [len(ax.texts) for ax in panels] == [1, 0]
     assert not any(ax.axison for ax in panels)
 

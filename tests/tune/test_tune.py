@@ -15,7 +15,7 @@ from weft.timing.clocks import WallTimer
 from weft.timing.race import Timed
 from weft.toolchain import launch_config, native
 from weft.tune import right, session
-from weft.tune.plain_c import load_c
+from weft.tune.c_function import load_c
 from weft.tune.sources import bound, with_globals, with_values
 from weft.tune.tuned import Candidate
 

@@ -80,7 +80,7 @@ def write(path: Path, data: str | bytes) -> None:
         part.write_bytes(data.encode() if isinstance(data, str) else data)
 
 
-def is_elf(path: Path) -> bool:
+def is_complete_elf(path: Path) -> bool:
     """Return whether a library, an object file or a program is complete.
 
     A power failure may leave an incomplete one, and opening it would kill the process.
@@ -313,7 +313,7 @@ def cache_folder(*parts: str) -> Path:
 def has_file(path: Path) -> bool:
     """Return whether the cache has a file; delete a link or an incomplete binary."""
     binary = path.suffix in ("", ".o", ".so")
-    if path.is_symlink() or (path.is_file() and binary and not is_elf(path)):
+    if path.is_symlink() or (path.is_file() and binary and not is_complete_elf(path)):
         path.unlink(missing_ok=True)
     return path.is_file()
 

@@ -59,7 +59,9 @@ def find_excuse(metric: Metric, counters: Counters, code: Code) -> Excuse | None
     places = [p for p in counters.places if (p.space, p.kind) == wanted and p.requests]
     if not places:
         return None
-    return _merge(metric, places, code) or _act_for_warps(metric, places, code)
+    return _merge(metric, places, code) or _excuse_aggregated_atomics(
+        metric, places, code
+    )
 
 
 # ---- counts ---------------------------------------------------------------------
@@ -120,7 +122,7 @@ def _group_by_loop(code: Code, selected: Code) -> list[Code]:
     return list(groups.values())
 
 
-def _act_for_warps(
+def _excuse_aggregated_atomics(
     metric: Metric, places: list[CostPlace], code: Code
 ) -> Excuse | None:
     """Return the excuse that one lane performs the atomics of its whole warp."""

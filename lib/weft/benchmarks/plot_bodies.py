@@ -1,7 +1,7 @@
 """Charts of `weft bench bodies` and `weft bench launch`, and sizes where lines cross.
 
     with figure(9.5, 5, columns=2, sharey=True) as axes:
-        plot_contenders(axes, rows, load_elsewhere())
+        plot_times_of_contenders(axes, rows, load_elsewhere())
     print(make_caption(rows, load_elsewhere()))
 
 Filled marks show this machine. Hollow marks show the results in notebooks/results.
@@ -94,7 +94,7 @@ def load_elsewhere(what: str = "bodies") -> list[ResultFile]:
 # ---- all contenders on the same work ----------------------------------------------
 
 
-def plot_contenders(
+def plot_times_of_contenders(
     axes: Sequence[Axes], rows: list[Row], others: list[ResultFile]
 ) -> None:
     """Draw a panel for each op, with a line per contender and time on a log axis.

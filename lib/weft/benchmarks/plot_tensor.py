@@ -123,7 +123,7 @@ def plot_errors(ax: Axes, rows: Sequence[Row], others: Sequence[ResultFile]) -> 
     _finish_axes(ax, series, ends)
 
 
-def plot_heats(
+def plot_speed_and_power(
     axes: Sequence[Axes], rows: Sequence[Row], others: Sequence[ResultFile]
 ) -> None:
     """Draw TFLOP/s and watts over time, in one panel each, by mode and numbers."""

@@ -11,7 +11,7 @@ target. matmul (products.py) also takes 16-bit floats, transposed views, batches
 vectors.
 Bad input raises weft.ArgumentError (a ValueError) whose message contains the numbers.
 
-    op, plan     make a Python function with gradients from an op's description and
+    op, bindings make a Python function with gradients from an op's description and
                  from the launchers that kernels/weft.h declares
     cases/       a section per op: its twin in PyTorch, shapes, cases to check, and
                  error bounds against float64

@@ -18,9 +18,9 @@ import torch
 from ..base.errors import ArgumentError
 from ..toolchain import native
 from ..toolchain.native import write_value
+from .bindings import ANY, LEADING, CallPlan, Differentiable, Extents
 from .calls import Array, same_kind, wants_gradients
 from .cases import Answer, Case, Tensors
-from .plan import ANY, LEADING, CallPlan, Differentiable, Extents
 
 OtherSize = int | Callable[[int], int]
 _NO_NAMES: dict[str, Any] = {"__builtins__": {}}
@@ -90,7 +90,7 @@ class Op:
     results: the outputs that the function returns as a tuple if they exist; without
     them, it returns the first output alone. words: outputs, each with an input of the
     same dtype. Both are int32_t in weft.h and may be int32, uint32 or float32 (WORDS in
-    plan.py); weft.h's number `kind` is the index of the first input's dtype there.
+    bindings.py); weft.h's number `kind` is the index of the first input's dtype there.
     bench: the sizes for timing; benchmarks omit an op without them.
     """
 

@@ -21,7 +21,7 @@ from ..check.problem import call, name_results
 from ..check.runners import FunctionTooLong, PythonRunner, time_limit
 from ..see.inspect import inspect
 from ..see.pictures.arrows import place
-from ..see.pictures.foot import sentences, times
+from ..see.pictures.findings import sentences, times
 from ..see.pictures.panels import EDGE
 from ..see.pictures.show import Picture
 from ..see.pictures.show import show as weft_show

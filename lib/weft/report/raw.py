@@ -323,7 +323,9 @@ class _Raw:
         ends = (finding.line, finding.column), (other_place.line, other_column)
         in_place = " reads " in finding.text and " writes " in finding.text
         if ends[0] == ends[1]:
-            moves = in_place and _is_moving(self.line(other_place), finding.array or "")
+            moves = in_place and _copies_in_array(
+                self.line(other_place), finding.array or ""
+            )
             return IN_PLACE if moves else UPDATE
         (first, start), (end_line, end_column) = sorted(ends)
         numbers = range(first, end_line + 1)
@@ -405,7 +407,7 @@ class _Raw:
         return place
 
 
-def _is_moving(line: str, array: str) -> bool:
+def _copies_in_array(line: str, array: str) -> bool:
     """Return whether a line copies one array element to another: x[i] = x[i + 1].
 
     The test reads the text: after rewriting, both columns may be of one element.

@@ -159,7 +159,7 @@ def simt_runtime(flavour: Flavour) -> Path:
     flavour = replace(flavour, check=False)
     stamps = tuple((path, path.stat().st_mtime_ns) for path in sources)
     key = flavour, stamps, find_tool("g++")
-    if key not in _runtimes or not store.is_elf(_runtimes[key]):
+    if key not in _runtimes or not store.is_complete_elf(_runtimes[key]):
         files = [path for path in sources if path.suffix == ".cpp"]
         files = [path for path in files if path.parent.name != "program"]
         _runtimes[key] = _link("simt", files, flavour, [])
@@ -355,7 +355,7 @@ def _link(name: str, files: list[Path], flavour: Flavour, needs: list[Path]) -> 
 def _find_library(file: str) -> Path | None:
     """Return the path of the library `file`, or None; delete a damaged library."""
     for path in (folder / file for folder in _library_folders()):
-        if store.is_elf(path):
+        if store.is_complete_elf(path):
             return path
         if path.exists() and os.access(path.parent, os.W_OK):
             remark(f"{path} is damaged: building it again")

@@ -8,7 +8,7 @@
     best(c, a, b, m, n, k)
 
 sources     kernels whose constants can be set: CUDA C, a Python kernel;
-            plain_c: C without a GPU
+            c_function: C without a GPU
 right       check against the reference, before any timing
 session     all steps in sequence, and the results of earlier calls; compiles
             candidates, excludes those with too few warps, and times the others

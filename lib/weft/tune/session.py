@@ -136,7 +136,7 @@ class Session:
         if self.target == "cpu" and self.launched:
             return None
         try:
-            texts = [self.source.texts(one) for one in self.ready]
+            texts = [self.source.texts_to_hash(one) for one in self.ready]
         except BuildError:  # a candidate does not compile
             return None
         if any(text is None for text in texts):

@@ -34,7 +34,7 @@ from ..pykernel.language import PythonKernel, plain_function
 from ..pykernel.numba import NumbaKernel, numba_jit
 from ..pykernel.to_cuda.cuda_c import TranslatedKernel, cuda_c
 from ..see.machine_code.compilation import complete, find_usage
-from .plain_c import CFunction, is_c, load_c
+from .c_function import CFunction, is_c, load_c
 from .tuned import Candidate, Constants, parameters_in
 
 
@@ -181,7 +181,7 @@ class TunableSource:
         """Return the compiled kernel for these values; may raise CompileError."""
         raise NotImplementedError
 
-    def texts(self, one: Candidate) -> list[str] | None:
+    def texts_to_hash(self, one: Candidate) -> list[str] | None:
         """Return all texts that define a candidate, for a hash; None if unknown."""
         raise NotImplementedError
 
@@ -219,7 +219,7 @@ class CudaSource(TunableSource):
         self.name = kernel.__name__
         return kernel
 
-    def texts(self, one: Candidate) -> list[str]:
+    def texts_to_hash(self, one: Candidate) -> list[str]:
         text, more = self._set_values(one.constants)
         return [text, *self.flags, *more, self.options.name or "", self._headers()]
 
@@ -274,7 +274,7 @@ class PythonSource(TunableSource):
         runner._of(self.args).compiled.launcher(self.options.target)
         return runner
 
-    def texts(self, one: Candidate) -> list[str]:
+    def texts_to_hash(self, one: Candidate) -> list[str]:
         runner = cuda_c(with_globals(self.function, one.constants), flags=self.flags)
         return [runner.source(*self.args), *stored.split(self.flags), str(self.numba)]
 
@@ -295,7 +295,7 @@ class MakerSource(TunableSource):
             self._made[key] = self._load(constants)
         return self._made[key]
 
-    def texts(self, one: Candidate) -> list[str] | None:
+    def texts_to_hash(self, one: Candidate) -> list[str] | None:
         kernel = self.make(one.constants)
         if isinstance(kernel, Kernel):
             cell = kernel.module

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
+from ..bindings import WORDS
 from ..calls import Array, launch, make_empty, same_kind, want_rung
 from ..op import Bench, Op
-from ..plan import WORDS
 from . import Answer, Case, random
 
 # ---- sort --------------------------------------------------------------------------

@@ -8,7 +8,7 @@ kernel runs on Numba's simulator, in another process.
     meaning           the meaning of the names in a kernel; misspelled names of cuda
     simulator, child  the simulator's process: its control, and the code that it runs
     gpu               launches on a GPU
-    reading           types and PTX, which need no GPU, and Numba's errors as a sentence
+    inspection        types and PTX, which need no GPU, and Numba's errors as a sentence
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ...base.errors import ArgumentError
 from ...base.progress import remark
 from ...toolchain.launch_config import LaunchConfig
 from ..language import PythonKernel, plain_function
-from . import arguments, gpu, meaning, reading, simulator
+from . import arguments, gpu, inspection, meaning, simulator
 
 _CACHED = "__weft_numba__"
 
@@ -84,11 +84,11 @@ class NumbaKernel:
 
     def ptx(self, *args: Any, cc: tuple[int, int] = (8, 0)) -> str:
         """Return the PTX that Numba compiles for these arguments, without a GPU."""
-        return reading.compile_ptx(self.kernel, args, cc)
+        return inspection.compile_ptx(self.kernel, args, cc)
 
     def types(self, *args: Any) -> dict[str, str]:
         """Return Numba's type of each name for these arguments, without a GPU."""
-        return reading.infer_types(self.kernel, args)
+        return inspection.infer_types(self.kernel, args)
 
     def __call__(self, *args: Any) -> None:
         launch = f"numba_jit({self.name})[grid, block](...)"

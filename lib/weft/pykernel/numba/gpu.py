@@ -25,7 +25,7 @@ from ...toolchain import native
 from ...toolchain.launch_config import LaunchConfig
 from ..language import PythonKernel
 from ..to_cuda.cuda_c import cuda_c
-from . import arguments, meaning, reading
+from . import arguments, inspection, meaning
 
 _DEFAULT_SHARED = 48 << 10  # bytes; a kernel must explicitly request more
 _NUMBERS = frozenset(
@@ -209,10 +209,10 @@ class NumbaLaunch:
                     if self.prints:
                         torch.cuda.current_stream().synchronize()
             except Exception as error:
-                if reading.is_ptx_too_new(error):
+                if inspection.is_ptx_too_new(error):
                     _refuse_ptx()
                     return self._instead(*args, **named)
-                raise reading.explain(self.name, self.target.part, error) from None
+                raise inspection.explain(self.name, self.target.part, error) from None
             if self.is_quick and device == 0:
                 self._remember(args, converted)
             copies.back()

@@ -13,10 +13,10 @@ from ...base.errors import ArgumentError
 from ..language import FunctionSource, PythonKernel, source_of, value_of
 from ..trees import get_name, list_bound
 from . import names, syntax
-from .intrinsics import BARRIERS, WAITING, parse_declaration
 from .layout import AccessPlace, Entity, Position, Variant, position_of
 from .names import ANY, Kinds
 from .rewrite import Rewriter
+from .rewrite_calls import BARRIERS, WAITING, parse_declaration
 from .syntax import load
 
 MAX_STATIC = 48 << 10  # maximum bytes of shared memory with a size in the source

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import language
 from ..trees import LOOP_HINT, as_range, explain_idle
-from . import elements, intrinsics, names
+from . import elements, names, rewrite_calls
 from .elements import find_entity
 from .layout import SITES, STEP, AccessPlace, Entity, Variant, position_of
 from .numbers import TYPES, converted
@@ -236,7 +236,7 @@ class Rewriter(ast.NodeTransformer):
 
         number: whether only a number is valid, so that threadIdx raises an error.
         """
-        expression = None if number else intrinsics.rewrite_attribute(self, path)
+        expression = None if number else rewrite_calls.rewrite_attribute(self, path)
         if expression is None:
             self.refuse(node, "{} ({})".format(*language.explain_unknown(path)))
         return place_node(expression, node)
@@ -250,7 +250,7 @@ class Rewriter(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         path = self.path(node.func)
         if path is not None:
-            return place_node(intrinsics.rewrite_call(self, path, node), node)
+            return place_node(rewrite_calls.rewrite_call(self, path, node), node)
         value = self.meaning(node.func)
         if names.is_foreign(value):
             what = f"a kernel cannot call {ast.unparse(node.func)}() ({ELSE})"

@@ -10,7 +10,7 @@ import operator
 from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, Any
 
-from .intrinsics import BARRIERS
+from .rewrite_calls import BARRIERS
 from .warp import FULL, WARP, exchange_values, shuffle_sources, write_lanes
 from .watchdog import Stop
 

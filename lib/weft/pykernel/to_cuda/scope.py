@@ -135,13 +135,13 @@ class Desugar(ast.NodeTransformer):
             arrays = any(isinstance(t, ast.Subscript) for t, _ in pairs[:i])
             loads = any(isinstance(n, ast.Subscript) for n in ast.walk(value))
             if used & set(stored) or (arrays and loads):
-                name = self._name(value)
+                name = self._choose_name(value)
                 before.append(ast.Assign([ast.Name(name, ast.Store())], value))
                 value = ast.Name(name, ast.Load())
             after.append(ast.Assign([target], value))
         return before + after
 
-    def _name(self, value: ast.expr) -> str:
+    def _choose_name(self, value: ast.expr) -> str:
         base = next((n.id for n in ast.walk(value) if isinstance(n, ast.Name)), "old")
         name = f"{base}_old" if isinstance(value, ast.Name) else f"old_{base}"
         number = 2

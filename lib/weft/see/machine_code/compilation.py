@@ -36,7 +36,7 @@ from ...cells.gpu import nvrtc
 from ...cells.gpu.nvrtc import Usage
 from ...cells.module import Cell, Kernel, Module
 from ...pykernel.language import PythonKernel, source_of
-from ...pykernel.numba import NumbaKernel, reading
+from ...pykernel.numba import NumbaKernel, inspection
 from ...pykernel.to_cuda.cuda_c import TranslatedKernel
 from ...toolchain import build, tools
 from . import instructions
@@ -120,7 +120,7 @@ def by_numba(kernel: Any, args: tuple[Any, ...], arch: str) -> MachineCode:
     """Compile a Python kernel with Numba for these arguments."""
     digits = re.sub(r"\D", "", arch)
     cc = int(digits[:-1]), int(digits[-1])
-    text = reading.compile_ptx(kernel.kernel, args, cc, lines=True)
+    text = inspection.compile_ptx(kernel.kernel, args, cc, lines=True)
     return _assemble(text, arch)
 
 

@@ -14,5 +14,5 @@ warps                one warp's loads of several widths; lanes that update the s
 rows                 passes over a row, and who reads it, with sliders
 rounds               rounds in which places take numbers from others: trees, scans
 scans                where kept numbers go; scans of a block, and of waiting blocks
-foot                 the part below a picture: findings, counts, legend
+findings             findings on a picture, and below it with counts and legend
 """

@@ -12,17 +12,17 @@ from ...base.style import DIM, THREAD, WIDTH
 from ...base.text import count_things
 from . import svg
 from .arrows import Hidden, arrows, taken
-from .foot import findings_of, foot, marks
+from .findings import findings_of, foot, marks
 from .layout import AccessLayout, Moment, fills, ground, layout_of, names, words
 from .panels import EDGE, LEFT
 from .scene import (
     MOMENTS,
     Scene,
-    draw_block_sides,
     draw_thread,
     draw_thread_axes,
     draw_thread_frames,
     draw_threads,
+    label_threads_and_warps,
     name_thread_axes,
 )
 from .svg import Drawing, Slider, label, num
@@ -233,7 +233,7 @@ def _draw_base(scene: Scene, layout: AccessLayout) -> str:
         names = name_thread_axes(trace, scene.blocks[0])
         out.append(draw_thread_axes(layout.block, names))
     else:
-        out.append(draw_block_sides(trace, layout.grids))
+        out.append(label_threads_and_warps(trace, layout.grids))
     return "".join(out)
 
 

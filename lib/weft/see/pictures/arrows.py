@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...base.style import WIDTH, WRITTEN
-from . import foot, svg
+from . import findings, svg
 from .grid import Grid
 from .layout import (
     NAMES,
@@ -37,7 +37,7 @@ def taken(layout: AccessLayout, scene: Scene, height: float) -> list[Frame]:
     height: the height of the picture.
     """
     out = [(0.0, 0.0, WIDTH, 56.0), (0.0, height - 12, WIDTH, 1e6)]
-    out.append((0.0, layout.bottom - 10, foot.width(scene), height))
+    out.append((0.0, layout.bottom - 10, findings.width(scene), height))
     if layout.strip:
         width = LEFT + 90.0 * len(scene.intervals)
         out.append((0.0, layout.strip - 4, min(width, WIDTH), layout.bottom))

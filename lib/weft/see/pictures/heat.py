@@ -14,7 +14,7 @@ from ...base.style import PALE, READ, SHARED, THREAD, WIDTH, WRITTEN
 from ...base.text import count_things
 from ...pykernel.sim.warp import WARP
 from . import svg
-from .foot import conclude, counts
+from .findings import conclude, counts
 from .grid import Grid, binned, fit, fit_line, picture
 from .panels import EDGE, cells, drawn_shape
 from .scene import Scene

@@ -15,7 +15,7 @@ from ...base.style import DIM, PALE, READ, SHARED, THREAD, WIDTH, WRITTEN
 from ...base.text import count_things
 from ...pykernel.sim.warp import WARP
 from . import svg
-from .foot import findings_of, sentences
+from .findings import findings_of, sentences
 from .grid import Grid
 from .instructions import WarpStep, find_source_loops, steps_of
 from .panels import EDGE, LEFT

@@ -13,12 +13,12 @@ import numpy as np
 
 from ...base.style import SHARED, THREAD, WIDTH, WRITTEN
 from . import svg
-from .foot import outside
+from .findings import outside
 from .grid import Grid, binned, picture
 from .panels import EDGE, LEFT, LINE, READABLE, Panel, Wish, beside, has_indices, stack
 from .scene import Scene, place_block, place_threads
 from .svg import label
-from .touches import Touches, axis_names, distinct, names_of
+from .touches import Touches, axis_names, names_of, unique_rows
 
 WORDS = 11.5  # font size of index expressions in pixels
 ARROWS = 70  # if there are more arrows, only colours show the threads
@@ -61,7 +61,7 @@ class Moment:
             m = self.mine.where(mask)
             columns = m.block, m.thread, m.array, np.full(len(m), write), m.element
             parts.append(np.stack(columns, 1))
-        return distinct(np.concatenate(parts))
+        return unique_rows(np.concatenate(parts))
 
 
 def ground(moment: Moment, panel: Panel) -> str:
@@ -165,7 +165,7 @@ def _draw_labels(moment: Moment, panel: Panel) -> str:
     if moment.who is not None:
         return ""
     threads = accesses.block * scene.threads + accesses.thread
-    pairs = distinct(np.stack([accesses.element, threads], 1))
+    pairs = unique_rows(np.stack([accesses.element, threads], 1))
     for element in elements:
         threads = pairs[pairs[:, 0] == element, 1]
         name = scene.thread_name(int(threads[0] % scene.threads))

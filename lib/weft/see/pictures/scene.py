@@ -150,7 +150,7 @@ def draw_thread_frames(trace: Trace, grids: dict[int, Grid]) -> str:
     return "".join(out)
 
 
-def draw_block_sides(trace: Trace, grids: dict[int, Grid]) -> str:
+def label_threads_and_warps(trace: Trace, grids: dict[int, Grid]) -> str:
     """Draw the threads' label to their left, and warp numbers to their right."""
     first = next(iter(grids.values()))
     y = first.top + min(first.side, 30) / 2 + 2
