@@ -1,7 +1,7 @@
-/* internal.cuh -- the header that every .cu of the library includes first: the
- * public header, the CUDA runtime (under g++, the SIMT runtime that replaces
- * it), and the few macros by which a launcher checks arguments and reports
- * failures. */
+/* internal.cuh -- the header that every .cu of the library includes, some of
+ * them through another one. It includes the public header and the CUDA runtime
+ * (under g++, the SIMT runtime). Its macros check a launcher's arguments and
+ * report failures. */
 #ifndef WEFT_INTERNAL_CUH
 #define WEFT_INTERNAL_CUH
 #include <cuda_runtime.h> // under g++, simt/include has this header

@@ -1,5 +1,5 @@
-/* cudnn_plans.cuh -- the state of cudnn.cu, and its search. The first step of a
- * batch size times all algorithms on its own arrays and stores the fastest. The
+/* cudnn_plans.cuh -- the state of cudnn.cu, and its search. The first step with
+ * a new batch size measures all algorithms and stores the fastest. That
  * step then rewrites everything that the search has overwritten.
  *
  * A stream under capture cannot be timed, so the code then uses cuDNN's guess.

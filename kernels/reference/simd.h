@@ -128,8 +128,8 @@ SIMD_INLINE float vsum(vfloat v) {
  * loop of every product in the plain C rungs. Element (r,i) of a is a[r * a_row
  * + i * a_k]; row i of b starts at b + i * b_k.
  *
- * Each b vector is loaded once for `rows` multiply-adds and each element of a
- * broadcast once for two. So the loop is bound by arithmetic as soon as it has
+ * Each b vector is loaded once for `rows` multiply-adds. Each element of a is
+ * broadcast once for two of them. So arithmetic limits the loop if it has
  * enough independent sums to hide their latency: at least 8. It runs at full
  * speed only if rows, a_row, a_k and b_k are constants at the call. Then the
  * loop over rows is unrolled, acc stays in registers, and every address is a

@@ -1,7 +1,7 @@
 /* 01_three_passes.cu -- softmax, rung 1: the definition, one thread per row.
  *
  * Idea:       find a row's maximum, then the sum of exp(x - maximum), then the
- *             quotients. The maximum is subtracted since exp(89) is no float.
+ *             quotients. Without this subtraction, exp(89) would overflow.
  *             The backward pass needs two passes: sum(dy * y), then dx.
  * Prediction: three reads and one write of each number. A warp's threads read
  *             numbers that are a row apart, so a load of 32 floats takes 32

@@ -1,5 +1,6 @@
 /* faults.cu -- a kernel's faults are CUDA errors: the same errors as on a GPU,
- * from the same calls, and they persist. argv[1] selects the fault. */
+ * from the same calls. All except a rejected launch persist. argv[1]: a fault.
+ */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -44,7 +44,7 @@ def test_quantised_numbers_come_back_within_half_a_scale():
 def test_rounding_errors_matter_only_next_to_a_half():
     x = rows(1)
     x[0] = 0
-    x[0, :3] = 12.7, 0.25, 0.3  # these are 127, 2.5 and 3 scales of 0.1
+    x[0, :3] = 12.7, 0.25, 0.3  # divided by the scale of 0.1, these are 127, 2.5 and 3
     want = dict(zip(("q", "scale", "back"), memory.spec_quantise(x)))
     allowed = memory.bound(x, want)
     assert allowed["q"][0, 1] == 1 and allowed["back"][0, 1] >= want["scale"][0]

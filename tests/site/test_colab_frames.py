@@ -72,7 +72,7 @@ def make_frame(theme: str) -> str:
 @pytest.mark.parametrize("scheme", ["light", "dark"])  # the system's color scheme
 @pytest.mark.parametrize("theme", THEMES)  # the theme in Colab
 def test_a_player_and_a_painting_work_in_a_frame(theme, scheme):
-    """The page's theme decides the colors, even if the system's is another one."""
+    """The page's theme decides the colours, even if the system's theme differs."""
     size = {"width": 1000, "height": 1600}
     with open_page("", viewport=size, color_scheme=scheme) as page:
         errors: list[str] = []

@@ -163,7 +163,7 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
         rows, (const T *)a.weights, first);
     for (int i = 0; i < S::BUFFERS; i++)
         zero_border<T, C1, S::THREADS>(images + i * S::IMAGE);
-    // The numbers of this thread's channels, chunk by chunk.
+    // Gamma and the sums of this thread's channels, chunk by chunk.
     float gamma[2 * S::TILES], sum[2 * S::TILES], square[2 * S::TILES];
 #pragma unroll
     for (int i = 0; i < 2 * S::TILES; i++) {

@@ -22,8 +22,8 @@ double erfcx_tail(double x) {
 }
 
 /* Return the x for which erfc(x) = y, 0 < y <= 1. The initial value is from
- * Abramowitz and Stegun, Handbook of Mathematical Functions, 26.2.22, followed
- * by Halley's steps. */
+ * Abramowitz and Stegun, Handbook of Mathematical Functions, 26.2.22. Steps of
+ * Halley's method refine it. */
 double erfcinv_small(double y) {
     const double t = std::sqrt(-2 * std::log(y / 2));
     double x = t - (2.30753 + t * 0.27061) / (1 + t * (0.99229 + t * 0.04481));

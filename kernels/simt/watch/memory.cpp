@@ -171,7 +171,7 @@ static size_t memory_of(const Array &array, const Extent &extent) {
     return pages < extent.size ? pages : extent.size;
 }
 
-/* Reuse the oldest freed memory while more than `keep` bytes are freed. */
+/* Release the oldest freed arrays until at most `keep` bytes are held back. */
 static void reuse(Owner &o, size_t keep) {
     while (!o.late.empty() &&
            (o.late_bytes > keep || o.late_memory > LATE_MEMORY)) {

@@ -33,7 +33,7 @@ from .race.plot_ladder import plot_ladder
 
 
 def summarize_results() -> str:
-    """Return a Markdown table of our times, the fastest peers', and the ratios."""
+    """Return a Markdown table that compares our results with the fastest peers'."""
     heads = ["what", "where", "ours", "the fastest peer", "ratio"]
     rows = [*_race_lines(), *_processor_lines(), *_matmul_lines()]
     return f"{write_table(heads, 'llrrr', rows)}\n\n{_describe_ratios()}"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 UPDATE = "update"  # a race in which each thread reads one element and writes it back
 
-IN_PLACE = "in place"  # a race in which one statement both reads and overwrites
+IN_PLACE = "in place"  # a race in which one statement reads an array and overwrites it
 
 KINDS = {
     "bounds": "an access outside of an array",

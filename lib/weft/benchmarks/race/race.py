@@ -197,7 +197,7 @@ class Heat:
     train: data.Split
     rounds: int = 25
     seed: int = 0
-    lr: float = 0.01  # at this rate, numbers stay finite in thousands of steps
+    lr: float = 0.01  # at this rate, numbers stay finite for thousands of steps
     say: Say = print
     model: dict[str, Any] = field(default_factory=dict)
 
