@@ -1,6 +1,5 @@
-/* faults.cu -- a kernel's faults are CUDA errors: the same errors as on a GPU,
- * from the same calls. All except a rejected launch persist. argv[1]: a fault.
- */
+/* faults.cu -- a kernel's fault is the same CUDA error as on a GPU, from the
+ * same calls. It persists, unless a launch was rejected. argv[1]: the fault. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
