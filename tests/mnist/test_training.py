@@ -164,9 +164,10 @@ def test_a_wrong_loss_is_refused():
 def test_three_seeds_reach_the_accuracy_of_pytorch():
     """Train 3 epochs at batch 64, lr 0.1: 98.5 %, and PyTorch's accuracy within 0.3.
 
-    PyTorch's is that of the committed race: five seeds in fp32 have means of 98.72 to
-    98.82 % and standard deviations of 0.16 to 0.22 %. So the mean of three seeds has a
-    standard error of about 0.12 %, and 98.5 is two such errors below those means.
+    PyTorch's accuracies are those of the same seeds in the committed race on an H100.
+    There, five seeds in fp32 have means of 98.72 to 98.82 % and standard deviations of
+    0.16 to 0.26 %. So the mean of three seeds has a standard error of 0.09 to 0.15 %,
+    and 98.5 is about two such errors below those means.
     """
     device = "cuda" if torch.cuda.is_available() else "cpu"
     # Use one thread: with several, a step may wait for cores that other tests use.
@@ -176,9 +177,9 @@ def test_three_seeds_reach_the_accuracy_of_pytorch():
     ]
     raced = {"impl": "torch", "precision": "fp32", "epochs": 3, "batch": 64, "lr": LR}
     theirs = [
-        row["test_accuracy"]
+        row["test_accuracies"][:3]
         for row in json.loads((RESULTS / "race_nvidia_h100.json").read_text())["rows"]
-        if raced.items() <= row.items() and row["test_accuracy"]
+        if raced.items() <= row.items()
     ]
-    assert np.mean(ours) >= 0.985 and len(theirs) == 4, ours
+    assert np.mean(ours) >= 0.985 and theirs, ours
     assert abs(np.mean(ours) - np.mean(theirs)) <= 0.003, (ours, theirs)

@@ -53,9 +53,9 @@ def library(request, tmp_path_factory):
 def test_an_offset_has_its_line_column_and_the_calls_it_was_inlined_through(library):
     path, calls = library
     frames = places.find_places(path, [at for at, _ in calls])
-    found = {(kind, frames[at][0].line, frames[at][0].column) for at, kind in calls}
-    assert ("write", 8, 16) in found  # at the = of out[i] = ...
-    assert ("read", 2, 17) in found  # at the [ of x[i + 1]
+    accesses = {(kind, frames[at][0].line, frames[at][0].column) for at, kind in calls}
+    assert ("write", 8, 16) in accesses  # at the = of out[i] = ...
+    assert ("read", 2, 17) in accesses  # at the [ of x[i + 1]
     (inlined,) = [frames[at] for at, _ in calls if frames[at][0].line == 2]
     assert [frame.line for frame in inlined] == [2, 8]
     assert all(frame.file.endswith("k.cpp") for frame in inlined)

@@ -58,12 +58,12 @@ def find_functions(package: Path, ending: str) -> dict[str, str]:
     Return the module of each function by NAME, in alphabetical order.
     """
     pattern = re.compile(rf"^def ([a-z]\w*){ending}\(", re.M)
-    found = {
+    modules = {
         name: path.stem
         for path in package.glob("[!_]*.py")
         for name in pattern.findall(path.read_text(encoding="utf-8"))
     }
-    return dict(sorted(found.items()))
+    return dict(sorted(modules.items()))
 
 
 def callable_as(module: str, name: str, home: str) -> None:

@@ -312,8 +312,8 @@ def count_owners(rungs: Sequence[str], lengths: Sequence[int] = LENGTHS) -> list
     The results are in the order of `lengths` and, within each, of `rungs`.
     """
     rows = counted.rows("softmax", lengths, rungs)
-    found = {(row["cols"], row["rung"]): row for row in rows}
-    return [found[cols, rung] for cols in lengths for rung in rungs]
+    row_of = {(row["cols"], row["rung"]): row for row in rows}
+    return [row_of[cols, rung] for cols in lengths for rung in rungs]
 
 
 # ---- sums ----------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,14 +70,22 @@ def check_op(
     return [check_rung(lib, r, wide) for r in chosen]
 
 
-def check_rung(lib: native.Library, rung: native.Rung, wide: int = 0) -> RungVerdict:
-    """Check one rung of an open library with every case of its op."""
+def check_rung(
+    lib: native.Library,
+    rung: native.Rung,
+    wide: int = 0,
+    some: Iterable[Case] | None = None,
+) -> RungVerdict:
+    """Check one rung of an open library with every case of its op, or with `some`."""
     device = torch.device("cpu")
     if lib.target == "cuda":
         device = torch.device("cuda", torch.cuda.current_device())
     runs, worst = 0, 0.0
+    chosen = (
+        cases(rung.op, 0, rung.precision, wide, rung.name) if some is None else some
+    )
     with Progress(f"checking {rung.op} {rung.name}", delay=PATIENCE) as job:
-        for turn, case in enumerate(cases(rung.op, 0, rung.precision, wide, rung.name)):
+        for turn, case in enumerate(chosen):
             for order in _set_orders(lib, rung, None if case.every_order else turn):
                 try:
                     worst = max(worst, run_case(lib, rung.index, case, device))

@@ -267,7 +267,7 @@ def _read(path: str | Path) -> dict[str, Any]:
 
 # ---- cloth ---------------------------------------------------------------------------
 
-# Okabe and Ito's colours without black, and without vermilion, which marks faults.
+# Okabe and Ito's colours, except black, and except vermilion, which marks faults.
 COLOURS = (OURS, WRITTEN, SHARED, THREAD, "#F0E442", "#56B4E9")
 PITCH = 4  # distance between adjacent threads in pixels
 GAP = 0.25  # pixels left free on each side of a thread

@@ -43,7 +43,7 @@ def merge_pairs(out, a, b, n):
 def make_pairs(rng, shape):
     """Return pairs (n,2): maxima, of which many are equal, and sums from 1 to 4.
 
-    Some pairs belong to empty parts. Of four or more pairs, the last one always does.
+    Some pairs belong to empty parts. The last of four or more pairs always does.
     """
     most = rng.choice([-np.inf, -90, 0, 1, 2, 90], shape[0])
     most[3:][-1:] = -np.inf

@@ -347,7 +347,7 @@ def line_table(path: str) -> list[tuple[int, int, int]]:
         rows = list(_list_rows(memoryview(table)))
     except (OSError, ValueError, IndexError, struct.error, zlib.error):
         return []
-    # The sort is stable, so the last row of an address counts.
+    # The sort is stable, so an address's last row remains its last.
     return sorted(rows, key=lambda row: row[0])
 
 

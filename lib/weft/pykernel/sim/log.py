@@ -443,7 +443,7 @@ class Repeats:
         return None
 
     def forget(self) -> None:
-        """Stop comparing with the current kinds, which lack new sites and arrays."""
+        """Set the current kinds aside, since they lack new sites and arrays."""
         self.past += itertools.chain(*self.kinds.values())
         self.kinds, self.count, self._layout = {}, 0, self.layout.version
 

@@ -203,11 +203,11 @@ def draw_owners(rows: Sequence[Row]) -> Drawing:
     """
     lengths = list(dict.fromkeys(row["cols"] for row in rows))
     names = list(dict.fromkeys(row["rung"] for row in rows))
-    found = {(row["cols"], row["rung"]): row for row in rows}
-    if not rows or len(found) != len(lengths) * len(names):
-        sizes = f"{len(found)} rows, {len(names)} rungs, {len(lengths)} lengths"
+    row_of = {(row["cols"], row["rung"]): row for row in rows}
+    if not rows or len(row_of) != len(lengths) * len(names):
+        sizes = f"{len(row_of)} rows, {len(names)} rungs, {len(lengths)} lengths"
         raise ArgumentError(f"draw_owners: {sizes}: a row for each pair is required")
-    groups = [[found[cols, name] for name in names] for cols in lengths]
+    groups = [[row_of[cols, name] for name in names] for cols in lengths]
     frames = {(at,): _draw_group(group) for at, group in enumerate(groups)}
     stops = tuple(f"{cols:,}" for cols in lengths)
     title, bottom = "Who owns a row?", RUNGS + RUNG_APART * len(names)
