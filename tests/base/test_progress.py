@@ -7,6 +7,7 @@ import types
 
 import nbformat
 import pytest
+from kernel_sockets import make_sockets
 from nbclient import NotebookClient
 
 from weft.base import progress
@@ -149,7 +150,9 @@ def test_a_cell_that_builds_shows_one_grey_line_and_no_errors(tmp_path):
     notebook.cells = [nbformat.v4.new_code_cell(text) for text in cells]
     paths = [str(ROOT / "lib"), os.environ.get("PYTHONPATH", "")]
     ours = {"PYTHONPATH": os.pathsep.join(paths), "WEFT_CACHE": str(tmp_path / "c")}
-    NotebookClient(notebook, timeout=120).execute(env=os.environ | ours)
+    with make_sockets() as config:
+        client = NotebookClient(notebook, timeout=120, config=config)
+        client.execute(env=os.environ | ours)
     line, printed = notebook.cells[0].outputs
     assert line.output_type == "display_data" and printed.text == "True\n"
     end = r"2 jobs, [\d.]+ s; the last: building second for cpu: [\d.]+ s"

@@ -10,11 +10,13 @@ import queue
 import re
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import pytest
 from bad_cells import CELLS, LONG, LOST, MODES, Cell
 from jupyter_client.manager import KernelManager
+from kernel_sockets import make_sockets
 
 MEMORY = 8 << 30  # the session's limit in bytes, since other programs need memory, too
 MODES_OF_LAUNCH = ["", "--fast"]  # cells run watched, then unwatched
@@ -65,7 +67,9 @@ class Session:
         self.start()
 
     def start(self) -> None:
-        self.manager = KernelManager(kernel_name="python3")
+        self.sockets = ExitStack()
+        config = self.sockets.enter_context(make_sockets())
+        self.manager = KernelManager(kernel_name="python3", config=config)
         self.manager.start_kernel(start_new_session=True)
         self.client = self.manager.client()
         self.client.start_channels()
@@ -77,6 +81,7 @@ class Session:
     def end(self) -> None:
         self.client.stop_channels()
         self.manager.shutdown_kernel(now=True)
+        self.sockets.close()
 
     def run(self, cell: str, seconds: float = 120) -> Outcome:
         """Run a cell until it or the session ends."""

@@ -20,6 +20,7 @@ from pathlib import Path
 import nbformat
 import pytest
 import warm_kernel
+from kernel_sockets import make_sockets
 from nbclient import NotebookClient
 
 import utils
@@ -415,14 +416,17 @@ def _read_once(path: Path) -> bytes:
 def run(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """Execute every cell in a fresh kernel, in the notebooks' folder."""
     resources = {"metadata": {"path": str(NOTEBOOKS)}}
-    client = NotebookClient(notebook, timeout=SECONDS, resources=resources)
     paths = [str(ROOT / "lib"), str(ROOT), os.environ.get("PYTHONPATH", "")]
     # If the lab cannot be imported, the run fails instead of fetching another one.
     ours = {"PYTHONPATH": os.pathsep.join(paths), "GIT_ALLOW_PROTOCOL": "file"}
     # Next to other tests, threads that spin while they wait are ten times slower.
     ours["OMP_WAIT_POLICY"] = "passive"
     ours["WEFT_SMALL"] = "1"
-    client.execute(env=os.environ | ours)
+    with make_sockets() as config:
+        client = NotebookClient(
+            notebook, timeout=SECONDS, resources=resources, config=config
+        )
+        client.execute(env=os.environ | ours)
     return notebook
 
 

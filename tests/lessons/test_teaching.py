@@ -9,6 +9,7 @@ import nbformat
 import pytest
 import teaching_notes as teaching
 import warm_kernel
+from kernel_sockets import make_sockets
 from nbclient import NotebookClient
 
 from weft.base.paths import ROOT
@@ -119,11 +120,14 @@ def test_a_change_on_stage_has_the_promised_effect(name, monkeypatch):
     warm_kernel.start_warm_kernels(monkeypatch)
     notebook, promised = rehearse(name)
     resources = {"metadata": {"path": str(NOTEBOOKS)}}
-    client = NotebookClient(notebook, timeout=SECONDS, resources=resources)
     paths = [str(ROOT / "lib"), str(ROOT), os.environ.get("PYTHONPATH", "")]
     ours = {"PYTHONPATH": os.pathsep.join(paths), "GIT_ALLOW_PROTOCOL": "file"}
     ours |= {"OMP_WAIT_POLICY": "passive", "WEFT_SMALL": "1"}
-    client.execute(env=os.environ | ours)
+    with make_sockets() as config:
+        client = NotebookClient(
+            notebook, timeout=SECONDS, resources=resources, config=config
+        )
+        client.execute(env=os.environ | ours)
     for change, cells in promised:
         text = "\n".join(map(read_outputs, cells))
         errors = [o for cell in cells for o in cell.outputs if o.output_type == "error"]
