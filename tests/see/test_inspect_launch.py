@@ -516,8 +516,9 @@ __global__ void climb(volatile int *x) {
 
 
 def hang(kernel, *args, grid, order):
+    # On a busy machine, blocks that began late need a second to read a flag often.
     with pytest.raises(KernelFault) as raised:
-        inspect(kernel, order=order, quiet=True, timeout=0.3)[grid, 1](*args)
+        inspect(kernel, order=order, quiet=True, timeout=1.2)[grid, 1](*args)
     return raised.value
 
 
@@ -530,7 +531,7 @@ def test_a_wait_names_its_block_its_element_and_the_value(empty, value):
     flag = np.full(200, int(empty[:-1]), np.uint32)
     fault = hang(kernel, flag, 200, grid=200, order="reverse")
     said = re.match(
-        r"chain: after 0\.3 s, thread 0 of block (\d+) still waits for flag\[(\d+)\], "
+        r"chain: after 1\.2 s, thread 0 of block (\d+) still waits for flag\[(\d+)\], "
         r"whose value was (\w+) at each of \d+ reads \(cell, line 5\)",
         str(fault),
     )
@@ -546,4 +547,4 @@ def test_a_loop_whose_reads_change_is_no_wait():
     kernel = load_cuda(CHAIN % "0u", target="cpu").climb
     fault = hang(kernel, np.zeros(1, np.int32), grid=1, order="forward")
     assert "waits for" not in str(fault) and "--fast" in str(fault)
-    assert "0.3 s under the watch build" in str(fault)
+    assert "1.2 s under the watch build" in str(fault)
