@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 from ..base.errors import ArgumentError
-from .bindings import ANY, LEADING, CallPlan, OpLauncher, describe_shapes
+from .bindings import ANY, LEADING, CallPlan, OpLauncher, describe_shapes, spread_values
 from .calls import tensor_of, want_one_device, wants_gradients
 from .op import Op
 
@@ -76,8 +76,35 @@ class LibraryOp:
         takes = ", ".join([*parameters, "*", "str? rung=None"])
         schema = f"{self.name}({takes}) -> {results}"
         self.overload = define(_WEFT, schema, self.run, self.infer)
+        defaults = [
+            argument.default_value for argument in self.overload._schema.arguments
+        ]
+        self.defaults = tuple(defaults[: len(self.names)])
         if plan.name not in NOT_BATCHED:
             torch.library.register_vmap(f"weft::{self.name}", self.batch, lib=_WEFT)
+        if plan.backward is None:
+            # Autograd has nothing to record, and run() and infer() check that.
+            skip = torch.library.fallthrough_kernel
+            _WEFT.impl(self.name, skip, "Autograd")
+            return
+        torch.library.register_autograd(
+            f"weft::{self.name}",
+            lambda ctx, *grads: self.differentiate(ctx, ctx.needs_input_grad, *grads),
+            setup_context=lambda ctx, inputs, keyword_only_inputs, output: (
+                self.remember(ctx, keyword_only_inputs["rung"], inputs, output)
+            ),
+            lib=_WEFT,
+        )
+
+    def name_args(self, args: Sequence[Any]) -> dict[str, Any]:
+        """Return all arguments by name; PyTorch omits those that equal a default."""
+        return dict(zip(self.names, (*args, *self.defaults[len(args) :])))
+
+    def call(self, rung: str | None, *args: Any) -> Any:
+        """Call the op, also in a transformation of torch.func."""
+        if self.plan.backward and torch._C._are_functorch_transforms_active():
+            return Transformed.apply(self, rung, *args)
+        return self.overload(*args, rung=rung)
 
     def run(self, *args: Any, rung: str | None = None) -> Any:
         """Compute the results on the arrays' device."""
@@ -85,7 +112,7 @@ class LibraryOp:
 
     def infer(self, *args: Any, rung: str | None = None) -> Any:
         """Return empty results of the right shapes, for arrays without numbers."""
-        given = dict(zip(self.names, args))
+        given = self.name_args(args)
         numbers = self.measure(given)
         first = next(given[name] for name in self.arrays if given[name] is not None)
         return self.pack(
@@ -105,9 +132,19 @@ class LibraryOp:
         """Return whether a call with these arguments writes the output."""
         raise NotImplementedError
 
+    def remember(self, ctx: Any, rung: str | None, inputs: Any, output: Any) -> None:
+        """Keep what differentiate() reads."""
+
+    def differentiate(self, ctx: Any, needs: Any, *grads: Any) -> tuple[Any, ...]:
+        """Return the gradient of each argument that needs one, and None for others."""
+        raise NotImplementedError(
+            f"{self.plan.name}: second derivatives are not implemented; the ops are "
+            f"differentiable once"
+        )
+
     def dtype_of(self, name: str, given: Mapping[str, Any]) -> torch.dtype:
-        words = self.op.words.get(name)
-        return given[words].dtype if words else self.launcher.dtypes[name]
+        words = given.get(self.op.words.get(name, ""))
+        return self.launcher.dtypes[name] if words is None else words.dtype
 
     # ---- shapes ------------------------------------------------------------------
 
@@ -159,9 +196,7 @@ class LibraryOp:
         others = describe_shapes({n: t for n, t in tensors.items() if n != name})
         since = f", since {others}" if others else ""
         wanted = f"({', '.join(map(str, want))}{',' * (len(want) == 1)})"
-        raise ArgumentError(
-            f"{self.name}: {name} is {shape}, expected {wanted}{since}"
-        )
+        raise ArgumentError(f"{self.name}: {name} is {shape}, expected {wanted}{since}")
 
     def shape_of(self, name: str, numbers: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return the shape of an argument or a result for these sizes."""
@@ -178,9 +213,9 @@ class LibraryOp:
 
     def batch(self, info: Any, in_dims: Any, *args: Any, rung: Any = None) -> Any:
         """Run the op on batches, whose dimensions are in_dims (None: no batch)."""
-        given, dims = dict(zip(self.names, args)), dict(zip(self.names, in_dims))
+        given, dims = self.name_args(args), dict(zip(self.names, in_dims))
         count = info.batch_size
-        batched = {n for n in self.arrays if dims[n] is not None}
+        batched = {n for n in self.arrays if dims.get(n) is not None}
         for name in batched:
             given[name] = given[name].movedim(dims[name], 0)
         there = {n for n in self.arrays if given[n] is not None}
@@ -191,7 +226,7 @@ class LibraryOp:
                     array = array.expand(count, *array.shape)
                 array = array.flatten(0, 1) if self._is_row(name) else array
                 given[name] = array.contiguous()
-            results = self._listed(self.overload(*given.values(), rung=rung))
+            results = self.list_results(self.call(rung, *given.values()))
             made = [self.is_made(name, given) for name in self.outputs]
             return self.pack(
                 y.unflatten(0, (count, -1)) if self._is_row(name) else y
@@ -200,13 +235,11 @@ class LibraryOp:
         calls = []
         for i in range(count):
             one = {n: given[n][i].contiguous() for n in batched}
-            calls.append(
-                self._listed(self.overload(*(given | one).values(), rung=rung))
-            )
+            calls.append(self.list_results(self.call(rung, *(given | one).values())))
         results = (torch.stack(parts) for parts in zip(*calls))
         return self.pack(results), self.pack(0 for _ in self.outputs)
 
-    def _listed(self, results: Any) -> Sequence[Any]:
+    def list_results(self, results: Any) -> Sequence[Any]:
         return [results] if len(self.outputs) == 1 else results
 
     def _can_fold(self, batched: set[str], there: set[str]) -> bool:
@@ -224,6 +257,28 @@ class LibraryOp:
         """Return whether an array has one number for each row, such as a mean."""
         dims = self.op.shapes[self.op.array(name)]
         return dims in [(self.op.shapes[many][0],) for many in self.op.many]
+
+
+class Transformed(torch.autograd.Function):
+    """A call in a transformation of torch.func, which register_autograd() lacks."""
+
+    @staticmethod
+    def forward(op: LibraryOp, rung: str | None, *args: Any) -> Any:
+        return op.overload(*args, rung=rung)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.op, rung, *args = inputs
+        ctx.op.remember(ctx, rung, args, output)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+        needs = ctx.needs_input_grad[2:]
+        return None, None, *ctx.op.differentiate(ctx, needs, *grads)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, op: LibraryOp, rung: Any, *args: Any) -> Any:
+        return op.batch(info, in_dims[2:], *args, rung=rung)
 
 
 ANY_SHAPE = "shape"  # an argument: the shape of a result that no argument determines
@@ -247,16 +302,14 @@ class ForwardOp(LibraryOp):
             (outputs.index(name), extra.get(name))
             for name in op.results or (plan.result,) * (self.written is None)
         ]
-        full = f"weft::{self.name}"
-        if plan.backward is None:
-            # Autograd has nothing to record, and _refuse_gradients() checks that.
-            skip = torch.library.fallthrough_kernel
-            _WEFT.impl(self.name, skip, "Autograd")
-            return
-        self.backward = BackwardOp(plan)
-        torch.library.register_autograd(
-            *(full, self.differentiate), setup_context=self.remember, lib=_WEFT
-        )
+        # The positions of parameters that stand for several numbers, and their names.
+        parts = {at: op.shapes.get(name, "") for at, name in enumerate(op.parameters)}
+        self.pairs = {
+            at: names
+            for at, names in parts.items()
+            if self.names[at] not in self.arrays and len(names) > 1
+        }
+        self.backward = BackwardOp(plan) if plan.backward else None
 
     @staticmethod
     def _declare(op: Op, plan: CallPlan, name: str) -> str:
@@ -264,7 +317,9 @@ class ForwardOp(LibraryOp):
         default = op.parameters[name].default
         if name in plan.launcher.dtypes:
             alias = "(a!)" if name in plan.launcher.outputs else ""
-            return f"Tensor? {name}=None" if default is None else f"Tensor{alias} {name}"
+            return (
+                f"Tensor? {name}=None" if default is None else f"Tensor{alias} {name}"
+            )
         parts = op.shapes.get(name, (name,))
         kind = _declare_number(plan.kinds[parts[0]])
         kind = "bool" if isinstance(default, bool) else kind
@@ -274,18 +329,20 @@ class ForwardOp(LibraryOp):
 
     def __call__(self, args: Sequence[Any], rung: str | None) -> Any:
         """Call the op like Op.run(), with tensors; PyTorch's tracers follow it."""
-        results = self.overload(*args, rung=rung)
+        args = [*args]
+        for at in self.pairs:
+            args[at] = spread_values(self.name, self.pairs[at], args[at])
+        results = self.call(rung, *args)
         if self.written is not None:
             return args[self.written]
         if len(self.outputs) == 1:
             return results
-        kept = [
-            results[i] for i, at in self.kept if at is None or args[at] is not None
-        ]
+        kept = [results[i] for i, at in self.kept if at is None or args[at] is not None]
         return tuple(kept) if len(kept) > 1 else kept[0]
 
     def run(self, *args: Any, rung: str | None = None) -> Any:
         op, plan = self.op, self.op.plan
+        args = (*self.name_args(args).values(),)
         tensors, numbers = plan.bind(args)
         if plan.in_place:
             plan.want_room(args, tensors)
@@ -316,15 +373,15 @@ class ForwardOp(LibraryOp):
             self.op.unfold(name, found[name], numbers).clone()
             if name in found
             else torch.zeros_like(empty)
-            for name, empty in zip(self.outputs, self._listed(self.infer(*args)))
+            for name, empty in zip(self.outputs, self.list_results(self.infer(*args)))
         )
 
     def infer(self, *args: Any, rung: str | None = None) -> Any:
         if self.plan.backward is None:
-            self._refuse_gradients(dict(zip(self.names, args)))
+            self._refuse_gradients(self.name_args(args))
         if not self.op.length:
             return super().infer(*args)
-        given = dict(zip(self.names, args))
+        given = self.name_args(args)
         self.measure(given)
         size = torch.library.get_ctx().new_dynamic_size()
         return given[self.arrays[0]].new_empty(size)
@@ -340,31 +397,29 @@ class ForwardOp(LibraryOp):
         if wants_gradients(*tensors.values()):
             self.plan.want_gradients(tensors)
 
-    def remember(self, ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any):
-        """Keep what the backward pass reads."""
-        given = dict(zip(self.names, inputs))
+    def remember(self, ctx: Any, rung: str | None, inputs: Any, output: Any) -> None:
+        given = self.name_args(inputs)
         self.plan.want_gradients({name: given[name] for name in self.plan.names})
-        results = dict(zip(self.outputs, self._listed(output)))
+        results = dict(zip(self.outputs, self.list_results(output)))
         ctx.mark_non_differentiable(*[results[name] for name in self.outputs[1:]])
         there = {n for n in self.outputs if self.is_made(n, given)}
         found = given | {name: results[name] for name in there}
         ctx.save_for_backward(*[found.get(name) for name in self.plan.saved])
         ctx.numbers = self.measure(given)
-        ctx.rung = keyword_only_inputs["rung"]
+        ctx.rung = rung
 
-    def differentiate(self, ctx: Any, *grads: Any) -> tuple[Any, ...]:
-        """Return the gradient of each argument."""
+    def differentiate(self, ctx: Any, needs: Any, *grads: Any) -> tuple[Any, ...]:
         plan, backward = self.plan, self.backward
         tensors = dict(zip(plan.saved, ctx.saved_tensors))
         tensors[plan.gradient] = grads[0].contiguous()
-        needs = dict(zip((f"d{name}" for name in self.names), ctx.needs_input_grad))
+        needs = dict(zip((f"d{name}" for name in self.names), needs))
         given = {n: tensors[n] for n in backward.arrays}
         for name in backward.names[len(given) :]:
             if name == MASK:
-                given[name] = [bool(needs[output]) for output in backward.outputs]
+                given[name] = [needs.get(output, False) for output in backward.outputs]
             else:
                 given[name] = ctx.numbers[ANY[0] if name == ANY_SHAPE else name]
-        results = backward._listed(backward.overload(*given.values(), rung=ctx.rung))
+        results = backward.list_results(backward.call(ctx.rung, *given.values()))
         found = dict(zip(backward.outputs, results))
         return tuple(found[name] if needs[name] else None for name in needs)
 
@@ -394,12 +449,9 @@ class BackwardOp(LibraryOp):
         if op.skipped:
             parameters.append(f"bool[] {MASK}")
         super().__init__(plan, launcher, parameters, launcher.outputs)
-        torch.library.register_autograd(
-            f"weft::{self.name}", self.refuse_second_gradient, lib=_WEFT
-        )
 
     def run(self, *args: Any, rung: str | None = None) -> Any:
-        given = dict(zip(self.names, args))
+        given = self.name_args(args)
         numbers = self.measure(given)
         tensors = {name: self._fold(name, given[name]) for name in self.arrays}
         if ANY[0] in numbers:
@@ -447,19 +499,13 @@ class BackwardOp(LibraryOp):
     def is_made(self, output: str, given: Mapping[str, Any]) -> bool:
         return MASK not in given or given[MASK][self.outputs.index(output)]
 
-    def refuse_second_gradient(self, ctx: Any, *grads: Any) -> None:
-        raise NotImplementedError(
-            f"{self.plan.name}: second derivatives are not implemented; the ops are "
-            f"differentiable once"
-        )
-
 
 def _declare_number(kind: type) -> str:
     return "float" if kind is float else "SymInt"
 
 
 def register(op: Op) -> None:
-    """Register an op; one whose declarations do not fit raises its error when called."""
+    """Register an op, unless its declarations do not fit: its call raises the error."""
     try:
         op.library = ForwardOp(op)
     except ArgumentError:
