@@ -1,5 +1,5 @@
 /* cross_entropy.cu -- softmax and the loss, the mean over the batch of -log
- * softmax(logits)[target].
+ * softmax(logits)[target]: its rungs, their launchers and the choice.
  *
  * If a row's maximum is subtracted first, the row's largest exponential is
  * exp(0) = 1. So no exponential overflows, and their sum is at least 1. The
@@ -7,97 +7,62 @@
  * probability itself would be infinite if the probability were too small for a
  * float.
  *
- * Naive
- * Idea:    one thread per row writes its probabilities. Then one block adds the
- *          rows' losses in a tree in shared memory: blocks cannot wait for
- *          each other within a launch. One block always adds in the same
- *          order.
- * Limit:   neighbouring threads read rows that are `classes` apart, so loads do
- *          not coalesce; maximum and sum are computed twice, and one block uses
- *          only one multiprocessor. For 10 classes the launches cost more than
- *          all of these.
- * Error:   a thread adds n / THREADS losses in sequence, and the tree adds
- *          log2(THREADS) more; log and exp err by a few times 2^-24.
- * Lesson:  notebooks/10_backwards.ipynb */
-#include "common/internal.cuh"
+ * A large vocabulary takes as long as its softmax. */
+#include "cross_entropy.cuh"
 
-#include <math.h>
-
-#include "common/checks.cuh"
+#include "common/cluster.cuh"
+#include "common/split.cuh"
 #include "reference/reference.h"
 
-WEFT_RUNGS({"cross_entropy", "reference", "plain C, a row at a time", "fp32",
-            WEFT_CPU, 0},
+#define EVERYWHERE (WEFT_CPU | WEFT_CUDA)
+
+WEFT_RUNGS({"cross_entropy", "reference", "plain C, a row stays in the cache",
+            "fp32", WEFT_CPU, 0},
            {"cross_entropy", "naive",
-            "one thread per row, one block for the loss", "fp32",
-            WEFT_CPU | WEFT_CUDA, 0});
+            "one thread per row, one block for the loss", "fp32", EVERYWHERE,
+            0},
+           {"cross_entropy", "online", "softmax and loss in one kernel", "fp32",
+            EVERYWHERE, 0},
+           {"cross_entropy", "warp_a_row", "a warp per row, in registers",
+            "fp32", EVERYWHERE, 0},
+           {"cross_entropy", "block_a_row", "a block per row, read twice",
+            "fp32", EVERYWHERE, 0},
+           {"cross_entropy", "split_rows", "several blocks share a row", "fp32",
+            EVERYWHERE, 0},
+           {"cross_entropy", "row_in_registers", "the row stays in registers",
+            "fp32", EVERYWHERE, 0},
+           {"cross_entropy", "cluster_a_row",
+            "a cluster of blocks shares a row", "fp32", EVERYWHERE, 90},
+           {"cross_entropy", "short_rows", "many short rows in shared memory",
+            "fp32", EVERYWHERE, 0},
+           {"cross_entropy", "tuned", "the rung that suits the shape", "fp32",
+            EVERYWHERE, 0});
 
-enum { REFERENCE, NAIVE };
+enum {
+    REFERENCE,
+    NAIVE,
+    ONLINE,
+    WARP_A_ROW,
+    BLOCK_A_ROW,
+    SPLIT_ROWS,
+    ROW_IN_REGISTERS,
+    CLUSTER_A_ROW,
+    SHORT_ROWS,
+    TUNED
+};
 
-/* Find the maximum of x[0..classes) and the sum of exp(x - maximum), and store
- * them in *largest and *sum. */
-static __device__ void row_sums(float *largest, float *sum, const float *x,
-                                int classes) {
-    float most = x[0];
-    for (int j = 1; j < classes; j++) most = x[j] > most ? x[j] : most;
-    float total = 0.0f;
-    for (int j = 0; j < classes; j++) total += expf(x[j] - most);
-    *largest = most;
-    *sum = total;
-}
+/* The longest rows, in logits, of the rungs that keep one on the chip. */
+enum { IN_WARP = 1024, IN_BLOCK = 16384, IN_CLUSTER = 16 * IN_BLOCK };
 
-/* Compute prob (n,classes) = softmax of logits. One thread computes one row. */
-static __global__ void cross_entropy_naive(float *prob, const float *logits,
-                                           int n, int classes) {
-    const size_t row = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (row >= (size_t)n) return;
-    const float *x = logits + row * classes;
-    float most, sum;
-    row_sums(&most, &sum, x, classes);
-    for (int j = 0; j < classes; j++)
-        prob[row * classes + j] = expf(x[j] - most) / sum;
-}
-
-/* Compute loss (1) = the mean of the rows' losses, with a single block. */
-static __global__ void cross_entropy_naive_loss(float *loss,
-                                                const float *logits,
-                                                const int64_t *target, int n,
-                                                int classes) {
-    __shared__ float partial[THREADS];
-    const int tid = threadIdx.x;
-
-    float acc = 0.0f;
-    for (size_t row = tid; row < (size_t)n; row += THREADS) {
-        const float *x = logits + row * classes;
-        float most, sum;
-        row_sums(&most, &sum, x, classes);
-        // A kernel cannot reject a target, but it must not hide a bad one.
-        const int bad = target[row] < 0 || target[row] >= classes;
-        acc += bad ? NAN : logf(sum) - (x[target[row]] - most);
-    }
-    partial[tid] = acc;
-    __syncthreads(); // all sums are stored
-    for (int half = THREADS / 2; half > 0; half /= 2) {
-        if (tid < half) partial[tid] += partial[tid + half];
-        __syncthreads(); // the sums of this round are complete
-    }
-    if (tid == 0) *loss = partial[0] / n;
-}
-
-/* Compute dlogits (n,classes) = (prob - onehot(target)) * dloss / n. One thread
- * computes one element. */
-static __global__ void cross_entropy_naive_dlogits(float *dlogits,
-                                                   const float *dloss,
-                                                   const float *prob,
-                                                   const int64_t *target, int n,
-                                                   int classes) {
-    const size_t index = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (index >= (size_t)n * classes) return;
-    const int64_t col = (int64_t)(index % classes);
-    const int64_t wanted = target[index / classes];
-    const int bad = wanted < 0 || wanted >= classes;
-    const float onehot = bad ? NAN : col == wanted ? 1.0f : 0.0f;
-    dlogits[index] = (prob[index] - onehot) * ((dloss ? *dloss : 1.0f) / n);
+/* Return the rung for a shape. Several blocks without a cluster share a row
+ * that is too long for the others, or each of a few rows. */
+static int choose(unsigned n, unsigned classes) {
+    if (classes <= SHORT) return SHORT_ROWS;
+    if (classes <= IN_WARP) return WARP_A_ROW;
+    if (are_few(n, classes)) return SPLIT_ROWS;
+    if (classes <= IN_BLOCK) return ROW_IN_REGISTERS;
+    if (classes <= IN_CLUSTER && count_cluster() > 1) return CLUSTER_A_ROW;
+    return SPLIT_ROWS;
 }
 
 /* Check the sizes for both launchers and, if the host can read them, the
@@ -120,6 +85,26 @@ static int check_rows(const char *function, const int64_t *target, int n,
     return WEFT_OK;
 }
 
+/* Queue the losses of all rows, and their mean. */
+static int score(int rung, scoring *s) {
+    const unsigned groups = blocks_for(s->n); // of rows, for short_rows
+    const bool is_short = rung == SHORT_ROWS && s->classes <= SHORT;
+    if (is_short && groups == 1) return cross_entropy_short(s);
+    scratch memory(s->stream);
+    WEFT_TRY(cross_entropy_claim(s, &memory));
+    switch (rung) {
+    case ONLINE: WEFT_TRY(cross_entropy_online(s)); break;
+    case BLOCK_A_ROW: WEFT_TRY(cross_entropy_block(s)); break;
+    case SPLIT_ROWS: WEFT_TRY(cross_entropy_split(s)); break;
+    case ROW_IN_REGISTERS: WEFT_TRY(cross_entropy_registers(s)); break;
+    case CLUSTER_A_ROW: WEFT_TRY(cross_entropy_cluster(s)); break;
+    case SHORT_ROWS:
+    case WARP_A_ROW:
+        WEFT_TRY(is_short ? cross_entropy_short(s) : cross_entropy_warp(s));
+    }
+    return cross_entropy_mean(s, is_short ? groups : s->n);
+}
+
 int weft_cross_entropy(int rung, float *loss, float *prob, const float *logits,
                        const int64_t *target, int n, int classes,
                        weft_stream stream) {
@@ -128,20 +113,24 @@ int weft_cross_entropy(int rung, float *loss, float *prob, const float *logits,
     CHECK_ARRAY(prob);
     CHECK_ARRAY(logits);
     WEFT_TRY(check_rows(__func__, target, n, classes));
+    scoring s = {loss,
+                 prob,
+                 logits,
+                 target,
+                 (unsigned)n,
+                 (unsigned)classes,
+                 weft_cuda_stream(stream),
+                 NULL,
+                 NULL,
+                 NULL};
+    if (rung == TUNED) rung = choose(s.n, s.classes);
     switch (rung) {
     case REFERENCE:
         return WEFT_REFERENCE(
             cross_entropy_reference(loss, prob, logits, target, n, classes));
-    case NAIVE:
-        cross_entropy_naive<<<blocks_for(n), THREADS, 0,
-                              weft_cuda_stream(stream)>>>(prob, logits, n,
-                                                          classes);
-        WEFT_LAUNCHED(cross_entropy_naive);
-        cross_entropy_naive_loss<<<1, THREADS, 0, weft_cuda_stream(stream)>>>(
-            loss, logits, target, n, classes);
-        WEFT_LAUNCHED(cross_entropy_naive_loss);
+    case NAIVE: return cross_entropy_naive(&s);
     }
-    return WEFT_OK;
+    return score(rung, &s);
 }
 
 int weft_cross_entropy_backward(int rung, float *dlogits, const float *dloss,
@@ -151,15 +140,18 @@ int weft_cross_entropy_backward(int rung, float *dlogits, const float *dloss,
     CHECK_ARRAY(dlogits);
     CHECK_ARRAY(prob);
     WEFT_TRY(check_rows(__func__, target, n, classes));
+    const gradient g = {dlogits,
+                        dloss,
+                        prob,
+                        target,
+                        (unsigned)n,
+                        (unsigned)classes,
+                        weft_cuda_stream(stream)};
     switch (rung) {
     case REFERENCE:
         return WEFT_REFERENCE(cross_entropy_reference_backward(
             dlogits, dloss, prob, target, n, classes));
-    case NAIVE:
-        cross_entropy_naive_dlogits<<<blocks_for((size_t)n * classes), THREADS,
-                                      0, weft_cuda_stream(stream)>>>(
-            dlogits, dloss, prob, target, n, classes);
-        WEFT_LAUNCHED(cross_entropy_naive_dlogits);
+    case NAIVE: return cross_entropy_naive_backward(&g);
     }
-    return WEFT_OK;
+    return cross_entropy_backward(&g);
 }

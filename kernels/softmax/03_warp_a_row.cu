@@ -48,8 +48,19 @@ static __global__ void __launch_bounds__(THREADS)
     if (row >= rows) return;
     const sharer<WIDE> lane = {threadIdx.x % WARP, WARP};
     dx += row * cols, dy += row * cols, y += row * cols;
-    held_backward<WIDE, GROUPS> own(lane, cols);
-    own.store(dx, add_lanes(own.load(dy, y)));
+    four own_y[GROUPS], own_dy[GROUPS];
+    float dot = 0.0f;
+#pragma unroll
+    for (int j = 0; j < GROUPS; j++) {
+        own_y[j] = lane.load(y, j, cols, 0.0f);
+        own_dy[j] = lane.load(dy, j, cols, 0.0f);
+    }
+#pragma unroll
+    for (int j = 0; j < GROUPS; j++) dot += dot_four(own_dy[j], own_y[j]);
+    dot = add_lanes(dot);
+#pragma unroll
+    for (int j = 0; j < GROUPS; j++)
+        lane.store(dx, j, cols, differentiate_four(own_y[j], own_dy[j], dot));
 }
 
 template <bool WIDE>

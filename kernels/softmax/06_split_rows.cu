@@ -13,8 +13,6 @@
  *             blocks of its multiprocessor must keep the memory busy. */
 #include "in_shared.cuh"
 
-#include "common/split.cuh"
-
 template <bool WIDE>
 static __global__ void __launch_bounds__(THREADS)
     soften_parts(float *y, const float *x, unsigned rows, unsigned cols,
@@ -28,19 +26,11 @@ static __global__ void __launch_bounds__(THREADS)
         const size_t first = (size_t)row * cols + start;
         const kept_share<WIDE> share = {
             {threadIdx.x, THREADS}, x + first, part_s, count, d.kept};
-        pair own = no_pair(), all = no_pair();
+        pair own = no_pair();
         own.most = max_threads(share.load(), values_s);
         own.sum = add_threads(share.shrink_all(own.most), values_s);
-        if (threadIdx.x < WARP) {
-            pair *const published = pairs + (size_t)row * d.parts;
-            exchange(published + part, own, arrived + row, d.parts);
-            for (unsigned p = threadIdx.x; p < d.parts; p += WARP)
-                all = merge(all, published[p]);
-            all = merge_lanes(all);
-            if (threadIdx.x == 0) all_s = all;
-        }
-        __syncthreads(); // the row's pair is stored
-        all = all_s;
+        const pair all = merge_parts(own, pairs + (size_t)row * d.parts, part,
+                                     d.parts, arrived + row, &all_s);
         share.store(y + first, own.most,
                     shrink(own.most, all.most) * invert(all));
     }

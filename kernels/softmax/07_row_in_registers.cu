@@ -29,7 +29,7 @@ static __global__ void __launch_bounds__(Holder::width, Holder::blocks)
                       unsigned cols) {
     __shared__ float sums_s[Holder::warps];
     const size_t first = (size_t)blockIdx.x * cols;
-    held_backward<WIDE, Holder::groups> row({threadIdx.x, Holder::width}, cols);
+    held_backward<WIDE, Holder> row(cols);
     const float dot = add_threads(row.load(dy + first, y + first), sums_s);
     row.store(dx + first, dot);
 }

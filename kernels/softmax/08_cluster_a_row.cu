@@ -41,8 +41,7 @@ static __global__ void __launch_bounds__(Holder::width, Holder::blocks)
     const unsigned rank = cluster_rank(), lane = threadIdx.x % WARP;
     const size_t row = blockIdx.x / s.blocks;
     const size_t first = row * cols + rank * s.length;
-    held_backward<WIDE, Holder::groups> slice({threadIdx.x, Holder::width},
-                                              count_slice(s, rank, cols));
+    held_backward<WIDE, Holder> slice(count_slice(s, rank, cols));
     cluster_arrive();
     const float own = add_threads(slice.load(dy + first, y + first), sums_s);
     exchange_in_cluster(own, dots_s, rank, s.blocks);

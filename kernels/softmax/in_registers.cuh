@@ -44,30 +44,29 @@ template <bool WIDE, int GROUPS> struct held {
 };
 
 /* A thread's share of `count` numbers in the backward pass. */
-template <bool WIDE, int GROUPS> struct held_backward {
-    sharer<WIDE> thread;
+template <bool WIDE, class Holder> struct held_backward {
     unsigned count;
-    four own_dy[GROUPS], own_y[GROUPS];
+    sharer<WIDE> thread = {threadIdx.x, Holder::width};
+    four own_dy[Holder::groups], own_y[Holder::groups];
 
-    __device__ __forceinline__ held_backward(sharer<WIDE> thread_,
-                                             unsigned count_)
-        : thread(thread_), count(count_) {}
+    __device__ __forceinline__ held_backward(unsigned count_) : count(count_) {}
 
     /* Load the numbers, and return this thread's sum of dy * y. */
     __device__ __forceinline__ float load(const float *dy, const float *y) {
         float dot = 0.0f;
 #pragma unroll
-        for (int j = 0; j < GROUPS; j++) {
+        for (int j = 0; j < Holder::groups; j++) {
             own_dy[j] = thread.load(dy, j, count, 0.0f);
             own_y[j] = thread.load(y, j, count, 0.0f);
         }
 #pragma unroll
-        for (int j = 0; j < GROUPS; j++) dot += dot_four(own_dy[j], own_y[j]);
+        for (int j = 0; j < Holder::groups; j++)
+            dot += dot_four(own_dy[j], own_y[j]);
         return dot;
     }
     __device__ __forceinline__ void store(float *dx, float dot) {
 #pragma unroll
-        for (int j = 0; j < GROUPS; j++)
+        for (int j = 0; j < Holder::groups; j++)
             thread.store(dx, j, count,
                          differentiate_four(own_y[j], own_dy[j], dot));
     }

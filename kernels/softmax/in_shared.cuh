@@ -4,6 +4,8 @@
 #define WEFT_SOFTMAX_IN_SHARED_CUH
 #include "softmax.cuh"
 
+#include "common/split.cuh"
+
 /* A thread's share of `count` numbers x in the forward pass. Its first `kept`
  * groups of four are in row_s; it reads the others again in each pass. No
  * other thread uses its groups. */
@@ -52,5 +54,24 @@ template <bool WIDE> struct kept_share {
         }
     }
 };
+
+/* Return to each thread the merged pair of a row's parts. `published` and
+ * `arrived` are those of the row; every block merges in the same order. */
+static __device__ __forceinline__ pair merge_parts(pair own, pair *published,
+                                                   unsigned part,
+                                                   unsigned parts,
+                                                   unsigned *arrived,
+                                                   pair *all_s) {
+    if (threadIdx.x < WARP) {
+        exchange(published + part, own, arrived, parts);
+        pair all = no_pair();
+        for (unsigned p = threadIdx.x; p < parts; p += WARP)
+            all = merge(all, published[p]);
+        all = merge_lanes(all);
+        if (threadIdx.x == 0) *all_s = all;
+    }
+    __syncthreads(); // the row's pair is stored
+    return *all_s;
+}
 
 #endif
