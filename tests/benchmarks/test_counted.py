@@ -78,11 +78,15 @@ def test_the_tuned_softmax_moves_each_number_once_in_and_once_out(cols):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("classes", [10, 32, 1000, 4096, 16_384, 50_256, 262_144])
+@pytest.mark.parametrize(
+    "classes", [10, 32, 1000, 4096, 16_384, 50_257, 50_304, 262_144]
+)
 def test_the_tuned_cross_entropy_moves_hardly_more_than_its_softmax(classes):
     (row,) = counted.rows("cross_entropy", [classes], ["tuned"])
-    # A row's loss, its target's logit and its target take a sector each.
-    assert 1 <= row["over_floor"] <= 1.05 and row["kernels"] == 2
+    # A row's loss, its target's logit and its target take a sector each. If a row
+    # begins at an odd address, 32 of its floats are in five sectors instead of four.
+    odd = classes % 8 and classes > 32
+    assert 1 <= row["over_floor"] <= (1.25 if odd else 1.05) and row["kernels"] == 2
 
 
 @pytest.mark.slow
