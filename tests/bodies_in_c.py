@@ -12,7 +12,7 @@ import torch
 from weft import load_cuda
 from weft.mnist import weights
 from weft.mnist.python_cnn import PythonStep
-from weft.pykernel import bandwidth, bodies
+from weft.pykernel import bandwidth, bodies, orders
 from weft.pykernel.to_cuda.cuda_c import cuda_c
 
 TINY = {"height": 4, "width": 4, "channels1": 1, "channels2": 1, "hidden": 1}
@@ -61,15 +61,15 @@ def arguments() -> dict[Any, tuple[Any, ...]]:
     cases[bandwidth.normalize_by_thread] = *[floats] * 8, *sizes
     cases[bandwidth.differentiate_by_thread] = *[floats] * 6, 1, 1, 1
     cases[bandwidth.add_rows] = *[floats] * 6, 1, 1
-    cases[bandwidth.sort_tiles] = count, ints, 1, 0, 0
-    cases[bandwidth.merge_tiles] = count, 1
-    for body in bandwidth.merge_mirrored, bandwidth.merge_apart:
+    cases[orders.sort_tiles] = count, ints, 1, 0, 0
+    cases[orders.merge_tiles] = count, 1
+    for body in orders.merge_mirrored, orders.merge_apart:
         cases[body] = count, 1, 1
-    cases[bandwidth.gather_keys] = *[ints] * 4, count, 1
-    cases[bandwidth.count_nibbles] = ints, ints, 1, 0, 0, 0
-    cases[bandwidth.scan_counts] = ints, 1
-    cases[bandwidth.scatter_nibbles] = *[ints] * 5, 1, 0, 0, 0
-    cases[bandwidth.keep_largest] = floats, count, floats, 1, 1, 1
+    cases[orders.gather_keys] = *[ints] * 4, count, 1
+    cases[orders.count_nibbles] = ints, ints, 1, 0, 0, 0
+    cases[orders.scan_counts] = ints, 1
+    cases[orders.scatter_nibbles] = *[ints] * 5, 1, 0, 0, 0
+    cases[orders.keep_largest] = floats, count, floats, 1, 1, 1
     cases[bandwidth.add_tiles] = floats, floats, 1, 0
     for body in bandwidth.scan_tiles, bandwidth.scan_tiles_brent_kung:
         cases[body] = floats, floats, floats, 1, 0, 0

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from weft.ops.bindings import WORDS
-from weft.pykernel import bandwidth, bodies
+from weft.pykernel import bandwidth, bodies, orders
 from weft.pykernel.bodies import THREADS
 from weft.toolchain.native import NULL
 
@@ -26,8 +26,8 @@ TREES = (
     *(bodies.batchnorm2d_stats, bodies.batchnorm2d_sums),
     bodies.cross_entropy_loss,
     *(bandwidth.add_tree, bandwidth.count_shared),
-    *(bandwidth.sort_tiles, bandwidth.merge_tiles),
-    *(bandwidth.count_nibbles, bandwidth.scan_counts, bandwidth.scatter_nibbles),
+    *(orders.sort_tiles, orders.merge_tiles),
+    *(orders.count_nibbles, orders.scan_counts, orders.scatter_nibbles),
     *(bandwidth.add_tiles, bandwidth.scan_tiles, bandwidth.scan_tiles_brent_kung),
 )
 
@@ -159,43 +159,43 @@ class Launchers:
         self._sort(y, sorted_values, x, values, count, *flags)
 
     def _sort_pairs(self, y, sorted_values, x, values, count, kind, descending) -> None:
-        flips = bandwidth.find_flips(kind == UINT, descending)
+        flips = orders.find_flips(kind == UINT, descending)
         words = torch.zeros(count, dtype=torch.int64)
-        tile = bandwidth.PAIR_TILE
+        tile = orders.PAIR_TILE
         tiles = -(-count // tile)
         arguments = words, x, count, int(kind == FLOAT), flips
-        self.run(bandwidth.sort_tiles, tiles * THREADS, *arguments)
+        self.run(orders.sort_tiles, tiles * THREADS, *arguments)
         length = 2 * tile
         while length // 2 < count:
             pairs = -(-count // length) * length // 2
-            self.run(bandwidth.merge_mirrored, pairs, words, length, count)
+            self.run(orders.merge_mirrored, pairs, words, length, count)
             distance = length // 4
             while distance >= tile:
-                self.run(bandwidth.merge_apart, pairs, words, distance, count)
+                self.run(orders.merge_apart, pairs, words, distance, count)
                 distance //= 2
-            self.run(bandwidth.merge_tiles, tiles * THREADS, words, count)
+            self.run(orders.merge_tiles, tiles * THREADS, words, count)
             length *= 2
         arrays = y, sorted_values, x, values, words
-        self.run(bandwidth.gather_keys, count, *arrays, count)
+        self.run(orders.gather_keys, count, *arrays, count)
 
     def _sort_digits(
         self, y, sorted_values, x, values, count, kind, descending
     ) -> None:
-        flips = bandwidth.find_flips(kind != UINT, descending)
-        size = bandwidth.DIGITS * bodies.blocks_for(count)
+        flips = orders.find_flips(kind != UINT, descending)
+        size = orders.DIGITS * bodies.blocks_for(count)
         counts = torch.zeros(size, dtype=torch.int32)
         spare = torch.zeros(2, count, dtype=torch.int32)
         to, back = (spare[0], spare[1]), (y, sorted_values)
         for shift in range(0, 32, 4):
             digit = count, shift, int(kind == FLOAT), flips
-            self.run(bandwidth.count_nibbles, count, counts, x, *digit)
-            self.run(bandwidth.scan_counts, THREADS, counts, size)
+            self.run(orders.count_nibbles, count, counts, x, *digit)
+            self.run(orders.scan_counts, THREADS, counts, size)
             arrays = *to, counts, x, values
-            self.run(bandwidth.scatter_nibbles, count, *arrays, *digit)
+            self.run(orders.scatter_nibbles, count, *arrays, *digit)
             (x, values), to, back = to, back, to
 
     def topk(self, values, indices, x, rows, columns, k) -> None:
-        self.run(bandwidth.keep_largest, rows, values, indices, x, rows, columns, k)
+        self.run(orders.keep_largest, rows, values, indices, x, rows, columns, k)
 
     def scan(self, y, x, count, options) -> None:
         flags = (0, 0) if options == NULL else (options.exclusive, options.reverse)
