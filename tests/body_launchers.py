@@ -194,8 +194,8 @@ class Launchers:
             self.run(orders.scatter_nibbles, count, *arrays, *digit)
             (x, values), to, back = to, back, to
 
-    def topk(self, values, indices, x, rows, columns, k) -> None:
-        self.run(orders.keep_largest, rows, values, indices, x, rows, columns, k)
+    def topk(self, values, indices, x, rows, cols, k) -> None:
+        self.run(orders.keep_largest, rows, values, indices, x, rows, cols, k)
 
     def scan(self, y, x, count, options) -> None:
         flags = (0, 0) if options == NULL else (options.exclusive, options.reverse)

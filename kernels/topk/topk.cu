@@ -25,29 +25,28 @@ enum { REFERENCE, SORT, HEAP_A_WARP, RADIX_SELECT, FILTERED, BATCHED };
 
 /* An entry has 32 bits for the column, and counts of a row must not overflow.
  * A grid has at most 2^31 - 1 blocks, one per row. */
-static const size_t MOST_COLUMNS = 4294967295, MOST_ROWS = 2147483647;
+static const size_t MOST_COLS = 4294967295, MOST_ROWS = 2147483647;
 
 int weft_topk(int rung, float *values, int64_t *indices, const float *x,
-              size_t rows, size_t columns, size_t k, weft_stream stream) {
+              size_t rows, size_t cols, size_t k, weft_stream stream) {
     WEFT_CHECK_RUNG(rung);
     WEFT_REQUIRE(rows >= 1 && rows <= MOST_ROWS,
                  "%s: rows = %zu, want 1 to %zu", __func__, rows, MOST_ROWS);
-    WEFT_REQUIRE(columns >= 1 && columns <= MOST_COLUMNS,
-                 "%s: columns = %zu, want 1 to %zu", __func__, columns,
-                 MOST_COLUMNS);
-    WEFT_REQUIRE(k >= 1 && k <= columns,
+    WEFT_REQUIRE(cols >= 1 && cols <= MOST_COLS,
+                 "%s: cols = %zu, want 1 to %zu", __func__, cols, MOST_COLS);
+    WEFT_REQUIRE(k >= 1 && k <= cols,
                  "%s: k = %zu, want 1 to %zu, the number of columns", __func__,
-                 k, columns);
-    CHECK_COUNT(x, (double)rows * (double)columns);
+                 k, cols);
+    CHECK_COUNT(x, (double)rows * (double)cols);
     CHECK_ARRAY(values);
     CHECK_ARRAY(indices);
     CHECK_ARRAY(x);
     const struct selection s = {
-        values, indices, x, rows, columns, k, weft_cuda_stream(stream)};
+        values, indices, x, rows, cols, k, weft_cuda_stream(stream)};
     switch (rung) {
     case REFERENCE:
         return WEFT_REFERENCE(
-            topk_reference(values, indices, x, rows, columns, k));
+            topk_reference(values, indices, x, rows, cols, k));
     case SORT: return topk_sort(&s);
     case HEAP_A_WARP: return topk_heap(&s);
     case RADIX_SELECT: return topk_radix(&s);

@@ -148,7 +148,7 @@ LONG += (
     "rows=6",
     "rows=1",
     "rows=256",
-    "columns=9000",
+    "cols=9000",
 )
 FEWER = {
     **dict.fromkeys(

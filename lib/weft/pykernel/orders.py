@@ -22,8 +22,8 @@ def exceeds(a, b):
     return a > b or (a != a and b == b)
 
 
-def keep_largest(values, indices, x, rows, columns, k):
-    """Write the k largest numbers of each row of x (rows,columns).
+def keep_largest(values, indices, x, rows, cols, k):
+    """Write the k largest numbers of each row of x (rows,cols).
 
     values (rows,k): these numbers, the largest first.
     indices: int64 (rows,k), their columns. Equal numbers are sorted by column.
@@ -32,9 +32,9 @@ def keep_largest(values, indices, x, rows, columns, k):
     row = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if row >= rows:
         return
-    first = row * columns
+    first = row * cols
     best = row * k
-    for i in range(columns):
+    for i in range(cols):
         own = x[first + i]
         place = min(i, k)  # count of the numbers kept so far
         while place > 0 and exceeds(own, values[best + place - 1]):

@@ -132,7 +132,7 @@ def argsort(x: Array, descending: bool = False, *, rung: str | None = None) -> A
 
 
 def topk(x, k):
-    """Return the k largest numbers of each row of x (rows, columns), and their columns.
+    """Return the k largest numbers of each row of x (rows, cols), and their columns.
 
     The results are values (rows, k) in float32 and indices (rows, k) in int64. The
     largest number comes first. Of equal numbers, the one with the lower index always
@@ -152,19 +152,19 @@ def _choose_columns(x: np.ndarray, k: int) -> np.ndarray:
 
 TOPK = Op(
     topk,
-    {"x": "*rows, columns", "values": "*rows, k", "indices": "*rows, k"},
+    {"x": "*rows, cols", "values": "*rows, k", "indices": "*rows, k"},
     only={"dim": -1, "largest": True, "sorted": True},
     results=("values", "indices"),
     bench=Bench(
-        "columns",
+        "cols",
         (1024, 2**20, 2**26),
         {
             # If rows are short, there are few of them, as in tests.
-            "rows": lambda columns: max(1, min(columns**2 // 16, 2**26 // columns)),
-            "k": lambda columns: 8 if columns < 2**16 else 64,
+            "rows": lambda cols: max(1, min(cols**2 // 16, 2**26 // cols)),
+            "k": lambda cols: 8 if cols < 2**16 else 64,
         },
-        counted={"rows": lambda columns: max(1, 2**16 // columns)},
-        on_gpu={"rows": lambda columns: max(1, 2**28 // columns)},
+        counted={"rows": lambda cols: max(1, 2**16 // cols)},
+        on_gpu={"rows": lambda cols: max(1, 2**28 // cols)},
         beside_copy=True,
         numpy={
             # This returns no indices. NumPy has no faster function for the values.
@@ -176,7 +176,7 @@ TOPK = Op(
     ),
 )
 
-_TOPK_SHAPES = (  # rows, columns, k
+_TOPK_SHAPES = (  # rows, cols, k
     *((1, 1, 1), (3, 2, 2), (5, 7, 3), (2, 31, 31), (9, 32, 8), (3, 33, 1)),
     *((4, 100, 33), (2, 255, 255), (1, 256, 64), (3, 257, 5), (1, 1000, 300)),
     *((2, 1023, 8), (2, 1024, 8), (1, 1025, 32), (1, 4097, 16), (1, 5000, 2500)),
@@ -185,14 +185,14 @@ _SPECIAL = [float("nan"), float("inf"), -float("inf"), -0.0, 0.0, 1e-45, -1e-45,
 
 
 def topk_cases(generator) -> Iterator[Case]:
-    for rows, columns, k in _TOPK_SHAPES:
-        x = random(generator, rows, columns)
-        case = _make_topk(f"rows={rows}, columns={columns}, k={k}", x, k)
-        case.every_order = columns <= 300
+    for rows, cols, k in _TOPK_SHAPES:
+        x = random(generator, rows, cols)
+        case = _make_topk(f"rows={rows}, cols={cols}, k={k}", x, k)
+        case.every_order = cols <= 300
         yield case
-    columns, k = 9000, 5  # one row, which is filtered: it is longer than a sample
-    for title, x in _odd_rows(random(generator, 1, columns)).items():
-        case = _make_topk(f"{title}, columns={columns}", x, k)
+    cols, k = 9000, 5  # one row, which is filtered: it is longer than a sample
+    for title, x in _odd_rows(random(generator, 1, cols)).items():
+        case = _make_topk(f"{title}, cols={cols}", x, k)
         case.every_order = False
         yield case
     special = torch.tensor([_SPECIAL * 5, sorted([*_SPECIAL[1:], 0.0]) * 5])
@@ -206,7 +206,7 @@ def topk_cases(generator) -> Iterator[Case]:
 
 
 def _odd_rows(x: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Return rows shaped like x (1, columns) whose orders are difficult to handle."""
+    """Return rows shaped like x (1, cols) whose orders are difficult to handle."""
     rising = x.sort().values
     few_large = torch.zeros_like(x)
     few_large[0, 1:4] = torch.tensor([3.0, 2.0, 2.0])
@@ -222,7 +222,7 @@ def _odd_rows(x: torch.Tensor) -> dict[str, torch.Tensor]:
 
 
 def _make_topk(title: str, x: torch.Tensor, k: int) -> Case:
-    """Return a case that selects k numbers from each row of x (rows, columns)."""
+    """Return a case that selects k numbers from each row of x (rows, cols)."""
     order = x.sort(dim=-1, descending=True, stable=True)
     values, indices = order.values[:, :k].double(), order.indices[:, :k]
     answers = {
