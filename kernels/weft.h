@@ -319,6 +319,15 @@ int weft_scan_backward(int rung, float *dx, const float *dy, size_t count,
 int weft_topk(int rung, float *values, int64_t *indices, const float *x,
               size_t rows, size_t cols, size_t k, weft_stream stream);
 
+/* Compute dx (rows,cols): dvalues (rows,k) at the columns that indices (rows,k)
+ * holds for each row, and 0 elsewhere. indices are those of the forward pass,
+ * which differ within a row. An index outside [0,cols) gives WEFT_EINVAL in the
+ * CPU build and NaN in its row on the GPU. Sizes are limited as in
+ * weft_topk(). */
+int weft_topk_backward(int rung, float *dx, const float *dvalues,
+                       const int64_t *indices, size_t rows, size_t cols,
+                       size_t k, weft_stream stream);
+
 enum weft_sort_kind {
     WEFT_SORT_INT = 0,
     WEFT_SORT_UINT = 1,

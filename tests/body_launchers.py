@@ -197,6 +197,11 @@ class Launchers:
     def topk(self, values, indices, x, rows, cols, k) -> None:
         self.run(orders.keep_largest, rows, values, indices, x, rows, cols, k)
 
+    def topk_backward(self, dx, dvalues, indices, rows, cols, k) -> None:
+        dx.zero_()
+        arrays = dx, dvalues, indices
+        self.run(orders.scatter_values, rows * k, *arrays, rows, cols, k)
+
     def scan(self, y, x, count, options) -> None:
         flags = (0, 0) if options == NULL else (options.exclusive, options.reverse)
         self._scan(y, x, count, *flags)

@@ -355,3 +355,30 @@ int topk_reference(float *values, int64_t *indices, const float *x, size_t rows,
     if (weft_interrupted()) return weft_fail(WEFT_EINTR, "topk: Ctrl-C");
     return WEFT_OK;
 }
+
+/* ---- gradients ----------------------------------------------------------- */
+
+/* Set an array to 0; threads share the pieces. */
+static void clear(float *dx, size_t count) {
+#pragma omp parallel for schedule(static)
+    for (size_t i = 0; i < count; i += PIECE)
+        if (!weft_interrupted())
+            memset(dx + i, 0,
+                   (count - i < PIECE ? count - i : PIECE) * sizeof *dx);
+}
+
+int topk_reference_backward(float *dx, const float *dvalues,
+                            const int64_t *indices, size_t rows, size_t cols,
+                            size_t k) {
+    const int few = rows < (size_t)omp_get_max_threads();
+    if (few) clear(dx, rows * cols);
+#pragma omp parallel for schedule(static) if (rows > 1 && cols >= LONE / rows)
+    for (size_t row = 0; row < rows; row++) {
+        if (weft_interrupted()) continue;
+        if (!few) memset(dx + row * cols, 0, cols * sizeof *dx);
+        for (size_t i = row * k; i < (row + 1) * k; i++)
+            dx[row * cols + (size_t)indices[i]] = dvalues[i];
+    }
+    if (weft_interrupted()) return weft_fail(WEFT_EINTR, "topk: Ctrl-C");
+    return WEFT_OK;
+}

@@ -137,12 +137,73 @@ def test_dimensions_and_numpy(rung):
     assert values.shape == indices.shape == (0, 3, 4)
 
 
+def want_gradient(x: torch.Tensor, k: int, rung: str) -> None:
+    """Assert that the gradient of x is that of a stable sort in float64."""
+    ours, theirs = x.clone().requires_grad_(), x.double().requires_grad_()
+    values, indices = weft.topk(ours, k, rung=rung)
+    assert values.requires_grad and not indices.requires_grad
+    dvalues = draw(*values.shape, seed=1)
+    values.backward(dvalues)
+    select(theirs, k)[0].backward(dvalues.double())
+    assert torch.equal(ours.grad.double(), theirs.grad)
+
+
+@pytest.mark.parametrize("rung", RUNGS)
+def test_gradients_flow_to_the_chosen_numbers(rung):
+    for k in (1, 7, 40):
+        want_gradient(draw(3, 40), k, rung)
+        want_gradient(draw(3, 40).round(), k, rung)  # ties
+        want_gradient(draw(2, 2, 40), k, rung)
+    want_gradient(draw(40), 3, rung)
+
+
+@pytest.mark.parametrize("threads", [1, 5])
+@pytest.mark.parametrize("rows, cols", [(1, SHARED + 5), (40, 999), (3, (1 << 20) + 9)])
+def test_plain_c_clears_the_gradient_with_any_number_of_threads(rows, cols, threads):
+    library = native.library("topk", "cpu")
+    library.call("weft_set_threads", threads)
+    try:
+        want_gradient(draw(rows, cols), 8, "reference")
+    finally:
+        library.call("weft_set_threads", 0)
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (2, 0, 5)])
+def test_the_gradient_of_no_rows_is_empty(shape):
+    x = torch.zeros(*shape, requires_grad=True)
+    weft.topk(x, 2)[0].sum().backward()
+    assert x.grad.shape == shape
+
+
+def test_the_gradient_meets_other_gradients():
+    x = draw(2, 9).requires_grad_()
+    values, indices = weft.topk(x, 2)
+    (values.sum() + x.gather(-1, indices).sum() + x.sum()).backward()
+    chosen = torch.zeros(2, 9).scatter(-1, indices, 1.0)
+    assert torch.equal(x.grad, 1 + 2 * chosen)
+    with torch.no_grad():
+        assert not weft.topk(x, 2)[0].requires_grad
+
+
+@pytest.mark.parametrize("rung", range(len(RUNGS)))
+def test_the_launcher_of_the_gradient_refuses_bad_indices(rung):
+    lib, dx = native.library("topk", "cpu"), torch.full((2, 3), 7.0)
+    arrays = [native.pointer(array, "float *") for array in (dx, torch.ones(2, 1))]
+    for bad in (3, -1, 2**40):
+        indices = torch.tensor([[1], [bad]])
+        pointers = *arrays, native.pointer(indices, "int64_t *")
+        words = rf"weft_topk_backward: indices\[1\] = {bad}, want 0 to 2"
+        with pytest.raises(ArgumentError, match=words):
+            lib.call("weft_topk_backward", rung, *pointers, 2, 3, 1, native.NULL)
+    with pytest.raises(ArgumentError, match=r"k = 4, want 1 to 3"):
+        lib.call("weft_topk_backward", rung, *pointers, 2, 3, 4, native.NULL)
+    assert (dx == 7).all()
+
+
 def test_what_it_refuses():
     for k in (0, 4):
         with pytest.raises(ArgumentError, match=rf"k = {k}, want 1 to 3, the number"):
             weft.topk(torch.zeros(2, 3), k)
-    with pytest.raises(ArgumentError, match="no gradient flows to x"):
-        weft.topk(torch.zeros(3, requires_grad=True), 1)
     with pytest.raises(ArgumentError, match="largest=False: its kernels support only"):
         weft.topk(torch.zeros(3), 1, largest=False)
     lib, x = native.library("topk", "cpu"), torch.zeros(1)

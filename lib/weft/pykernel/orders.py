@@ -47,6 +47,16 @@ def keep_largest(values, indices, x, rows, cols, k):
             indices[best + place] = i
 
 
+def scatter_values(dx, dvalues, indices, rows, cols, k):
+    """Write dvalues (rows,k) to dx (rows,cols), 0 before the launch, at the indices.
+
+    indices: int64 (rows,k). One thread per value.
+    """
+    i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if i < rows * k:
+        dx[i // k * cols + indices[i]] = dvalues[i]
+
+
 # ---- sort: keys ----
 
 
