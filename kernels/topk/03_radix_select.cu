@@ -52,7 +52,7 @@ static __global__ void __launch_bounds__(THREADS)
     struct search *at = &searches[l.find_row()];
     if (at->state != SEARCHING) return; // the whole block returns
     const entry floor = at->floor;
-    const unsigned keep = shift + DIGIT_BITS;
+    const unsigned keep = shift + BITS;
     const source from = choose_source(s, *at, l.find_row(), candidates);
     counts_s[threadIdx.x] = 0;
     __syncthreads(); // the counts are 0
@@ -103,7 +103,7 @@ int select_rows(const struct selection &s, struct search *searches,
     begin<<<blocks_for(s.rows), THREADS, 0, s.stream>>>(searches, s.rows,
                                                         (unsigned)s.k);
     WEFT_LAUNCHED(begin);
-    for (int shift = 64 - DIGIT_BITS; shift >= 0; shift -= DIGIT_BITS) {
+    for (int shift = 64 - BITS; shift >= 0; shift -= BITS) {
         count_digits<<<l.count_blocks(), THREADS, 0, s.stream>>>(
             s, l, searches, candidates, (unsigned)shift);
         WEFT_LAUNCHED(count_digits);

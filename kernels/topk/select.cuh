@@ -8,7 +8,7 @@
 #define WEFT_TOPK_SELECT_CUH
 #include "topk.cuh"
 
-enum { DIGITS = 256, DIGIT_BITS = 8, GROUP_ROWS = 1024 };
+enum { DIGITS = 256, BITS = 8, GROUP_ROWS = 1024 };
 
 /* SETTLED: exactly the entries that reach the floor are wanted. WRITTEN:
  * the row has its result. */
