@@ -119,7 +119,7 @@ FEW = {
 OPS = tuple(FEW)  # ops that have bodies in Python
 
 
-# These take a second or more: a launch of scan has 17 barriers, and sort has 27 launches.
+# These take a second: a launch of scan has 17 barriers, and sort has 27 launches.
 LEAST = [op for op in OPS if op not in ("histogram", "reduce", "scan", "sort", "topk")]
 
 
