@@ -51,7 +51,7 @@ def make_samples() -> dict[str, list[tuple]]:
             (whole(9, 20), None, True),
         ],
         "argsort": [(fixed(20), True)],
-        "topk": [(fixed(2, 3, 20), 4)],
+        "topk": [(draw(2, 3, 20), 4)],
         "transpose": [(draw(3, 4),)],
         "matmul": [(draw(3, 4), draw(4, 5)), (draw(2, 3, 4), draw(4, 5))],
     }

@@ -240,8 +240,8 @@ BAD = {
     "shape": (lambda: torch.ops.weft.linear(X, X.t().contiguous()), "linear: weight"),
     "rung": (lambda: torch.ops.weft.relu(X, rung="warp"), "relu has no rung 'warp'"),
     "constant": (
-        lambda: torch.ops.weft.topk(X.clone().requires_grad_(), 2),
-        "topk: no gradient flows to x",
+        lambda: torch.ops.weft.compact(X[0].clone().requires_grad_(), 0.0),
+        "compact: no gradient flows to x",
     ),
     "backward": (
         lambda: torch.ops.weft.relu_backward(X, X[:2].contiguous()),
