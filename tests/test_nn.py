@@ -9,6 +9,7 @@ import torch
 
 import weft
 from weft import nn
+from weft.lessons.race_rows import race_models
 from weft.mnist import Twin
 
 LAYERS = {
@@ -119,3 +120,18 @@ def test_a_cnn_trains_to_torchs_losses():
     # The errors grow from step to step, so both sides' largest are compared. PyTorch's
     # own is the measured scale of float32's rounding here.
     assert max(errors[0]) <= 10 * max(max(errors[1]), 1e-7)
+
+
+@pytest.mark.slow
+def test_models_race_from_the_same_weights():
+    layers = {"mine": None, "eager": torch.nn}
+    models = {
+        name: nn.make_cnn(part, channels=(4, 6), hidden=16)
+        for name, part in layers.items()
+    }
+    rows = race_models(models, images=256, tests=64, rounds=2)
+    assert [row["impl"] for row in rows] == ["weft", "torch"]
+    losses = [row["losses"] for row in rows]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    assert losses[0][-1] < losses[0][0]
+    assert all(row["us"] > 0 and row["threads"] > 0 for row in rows)

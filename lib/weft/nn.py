@@ -24,8 +24,18 @@ from . import ops
 from .base.errors import ArgumentError
 
 __all__ = [
-    *("BatchNorm2d", "Conv2d", "CrossEntropyLoss", "Flatten", "LayerNorm", "Linear"),
-    *("MaxPool2d", "Module", "RMSNorm", "ReLU", "Sequential", "Softmax", "make_cnn"),
+    *("Activation", "BatchNorm2d", "Conv2d", "CrossEntropyLoss", "Flatten"),
+    *(
+        "LayerNorm",
+        "Linear",
+        "MaxPool2d",
+        "Module",
+        "RMSNorm",
+        "ReLU",
+        "Sequential",
+        "Softmax",
+        "make_cnn",
+    ),
 ]
 
 

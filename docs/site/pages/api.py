@@ -27,6 +27,7 @@ GROUPS = {  # weft's public names in groups
     "Runners": ("sim", "numba_jit", "cuda_c", "to_cuda", "load_cuda"),
     "Checks and reports": ("check", "check_op", "inspect", "last_report", "predict"),
     "Pictures": ("show", "latency", "timeline", "torch_kernels", "nvtx_range"),
+    "Layers for PyTorch": ("nn", "register_op"),
     "Machine code": ("ptx", "sass", "occupancy", "profile"),
     "Measurements": ("bench", "autotune"),
     "Libraries": ("rungs", "reload", "set_threads"),

@@ -205,9 +205,12 @@ def register_op(
     """Register an elementwise kernel as torch.ops.weft_user.NAME; return a function.
 
     forward: a kernel of %%cuda or load_cuda() with the parameters (y, x, n), which
-    writes n numbers to y. backward: a kernel with the parameters (dx, dy, x, n), which
-    writes the gradient dx of x from the gradient dy of y; without it, a backward pass
-    raises NotImplementedError. The kernels run with one thread for each element, in
+    writes n numbers to y.
+    backward: a kernel with the parameters (dx, dy, x, n), which writes the gradient dx
+    of x from the gradient dy of y. Without it, a backward pass raises
+    NotImplementedError.
+
+    The kernels run with one thread for each element, in
     blocks of 256, on the device of x. A kernel that is a template of one type also
     takes other floating-point types than float; gradcheck() requires float64.
 
