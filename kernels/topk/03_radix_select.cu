@@ -32,14 +32,14 @@ template <class F>
 static __device__ __forceinline__ void
 take_step(struct search *at, const layout &l, unsigned *earlier_s, F run) {
     const unsigned earlier = arrive(&at->arrived, earlier_s);
-    volatile unsigned *const steps = &at->steps;
+    const unsigned step = earlier / l.parts;
     if (earlier % l.parts == l.parts - 1) {
         run();
         __threadfence(); // the results are visible before the step's end
         __syncthreads(); // all threads have stored theirs
-        if (threadIdx.x == 0) *steps = earlier / l.parts + 1;
+        if (threadIdx.x == 0) *(volatile unsigned *)&at->steps = step + 1;
     } else if (threadIdx.x == 0) {
-        while (*steps <= earlier / l.parts) __nanosleep(100);
+        while (*(volatile unsigned *)&at->steps <= step) __nanosleep(100);
         __threadfence(); // the step's end is read before the results
     }
     __syncthreads(); // the step has ended

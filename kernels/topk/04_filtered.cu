@@ -177,7 +177,7 @@ static __global__ void __launch_bounds__(THREADS, 8)
         bool any = false;
 #pragma unroll
         for (int j = 0; j < AHEAD; j++)
-            v[j] = ((const float4 *)(x + first))[j * THREADS];
+            v[j] = __ldcs((const float4 *)(x + first) + j * THREADS);
 #pragma unroll
         for (int j = 0; j < AHEAD; j++)
             any |= to.may_reach(v[j].x) | to.may_reach(v[j].y) |
