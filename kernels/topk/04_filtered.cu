@@ -16,6 +16,8 @@
  *             correct. Short rows need separate kernels: rung 5. */
 #include "select.cuh"
 
+#include "common/registers.cuh"
+
 enum {
     LINE = 32,                  // numbers in 128 bytes, which 8 lanes load
     AHEAD = 4,                  // loads of 16 bytes that a thread has in flight
@@ -154,7 +156,7 @@ struct keeper {
     }
 };
 
-static __global__ void __launch_bounds__(THREADS, 8)
+static __global__ void __launch_bounds__(THREADS, THREADS_PER_SM / THREADS)
     filter(entry *candidates, struct search *searches, struct selection s,
            layout l) {
     __shared__ candidate_list list_s;
@@ -182,15 +184,16 @@ static __global__ void __launch_bounds__(THREADS, 8)
         for (int j = 0; j < AHEAD; j++)
             any |= to.may_reach(v[j].x) | to.may_reach(v[j].y) |
                    to.may_reach(v[j].z) | to.may_reach(v[j].w);
-        if (!any) continue;
+        if (any)
 #pragma unroll
-        for (int j = 0; j < AHEAD; j++) {
-            const size_t col = first + j * 4 * THREADS;
-            to.keep(v[j].x, col);
-            to.keep(v[j].y, col + 1);
-            to.keep(v[j].z, col + 2);
-            to.keep(v[j].w, col + 3);
-        }
+            for (int j = 0; j < AHEAD; j++) {
+                const size_t col = first + j * 4 * THREADS;
+                to.keep(v[j].x, col);
+                to.keep(v[j].y, col + 1);
+                to.keep(v[j].z, col + 2);
+                to.keep(v[j].w, col + 3);
+            }
+        __syncwarp(); // the lanes load their next numbers together
     }
     const size_t rest = s.cols - tiles * TILE; // before and after the tiles
     for (size_t i = l.find_part() * THREADS + threadIdx.x; i < rest;
@@ -209,12 +212,11 @@ static __global__ void __launch_bounds__(THREADS, 8)
 static int filter_rows(const struct selection &s) {
     const struct sample p = plan_sample(s.rows, s.cols, s.k);
     const unsigned room = (unsigned)max(s.cols / 32, (size_t)LEAST_ROOM);
-#ifdef __CUDACC__
-    const size_t all = (size_t)device_has(cudaDevAttrMultiProcessorCount);
-#else
-    const size_t all = 2; // the same on every machine
-#endif
-    const layout l = lay_out(s.rows, s.cols, 8 * all);
+    // Blocks that all run at once suit few rows. Many rows have few parts each,
+    // which may leave some of a wave empty, so several waves follow.
+    const size_t once = count_resident(filter, THREADS, 0, 16);
+    const size_t waves = s.rows <= once / 16 ? 1 : 4;
+    const layout l = lay_out(s.rows, s.cols, waves * once);
     const size_t groups = s.rows * p.groups;
     scratch memory(s.stream), more(s.stream);
     struct search *searches;
