@@ -69,6 +69,9 @@ def arguments() -> dict[Any, tuple[Any, ...]]:
     cases[orders.count_nibbles] = ints, ints, 1, 0, 0, 0
     cases[orders.scan_counts] = ints, 1
     cases[orders.scatter_nibbles] = *[ints] * 5, 1, 0, 0, 0
+    cases[orders.number_places] = ints, 1, 1, 1
+    cases[orders.exchange_pairs] = ints, floats, 1, 1, 1, 1, 1
+    cases[orders.write_first] = floats, count, floats, ints, 1, 1, 1, 1
     cases[orders.scatter_values] = floats, floats, count, 1, 1, 1
     cases[orders.keep_largest] = floats, count, floats, 1, 1, 1
     cases[bandwidth.add_tiles] = floats, floats, 1, 0

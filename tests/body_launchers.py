@@ -44,10 +44,12 @@ class Launchers:
         counted: Callable[..., None] = bandwidth.count_global,
         added: Callable[..., None] = bandwidth.add_each,
         radix: bool = False,
+        network: bool = False,
     ) -> None:
         self.run, self.product, self.transposed = run, product, transposed
         self.scanned, self.counted, self.added = scanned, counted, added
         self._sort = self._sort_digits if radix else self._sort_pairs
+        self.network = network
 
     def call(self, function: str, rung: int, *args: Any) -> None:
         """Replace native.Library.call(); the last argument is the stream."""
@@ -195,7 +197,27 @@ class Launchers:
             (x, values), to, back = to, back, to
 
     def topk(self, values, indices, x, rows, cols, k) -> None:
+        if self.network:
+            self._sort_rows(values, indices, x, rows, cols, k)
+            return
         self.run(orders.keep_largest, rows, values, indices, x, rows, cols, k)
+
+    def _sort_rows(self, values, indices, x, rows, cols, k) -> None:
+        padded = 2
+        while padded < cols:
+            padded *= 2
+        places = torch.zeros(rows * padded, dtype=torch.int32)
+        self.run(orders.number_places, len(places), places, rows, cols, padded)
+        size = 2
+        while size <= padded:
+            stride = size // 2
+            while stride > 0:
+                arguments = places, x, rows, cols, padded, size, stride
+                self.run(orders.exchange_pairs, len(places) // 2, *arguments)
+                stride //= 2
+            size *= 2
+        arrays = values, indices, x, places
+        self.run(orders.write_first, rows * k, *arrays, rows, cols, padded, k)
 
     def topk_backward(self, dx, dvalues, indices, rows, cols, k) -> None:
         dx.zero_()

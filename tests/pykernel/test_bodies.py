@@ -64,6 +64,8 @@ def check(case: Case, run: Callable[..., Any]) -> None:
         check_with(case, Launchers(run, added=bandwidth.add_tree))
     if case.op == "sort":
         check_with(case, Launchers(run, radix=True))
+    if case.op == "topk":
+        check_with(case, Launchers(run, network=True))
     check_with(case, Launchers(run))
 
 
@@ -117,8 +119,8 @@ FEW = {
 OPS = tuple(FEW)  # ops that have bodies in Python
 
 
-# Each launch of scan has 256 threads and 17 barriers, and sort has 27 launches.
-LEAST = [op for op in OPS if op not in ("histogram", "reduce", "scan", "sort")]
+# These take a second: a launch of scan has 17 barriers, and sort has 27 launches.
+LEAST = [op for op in OPS if op not in ("histogram", "reduce", "scan", "sort", "topk")]
 
 
 @pytest.mark.parametrize("op", only(LEAST, OPS))
@@ -158,6 +160,7 @@ FEWER = {
     "bincount": ("=33 bins=300", "=257 bins=300", "bins=2, the least and the largest"),
     "reduce": ("count=33", "count=257"),
     "sort": ("count=33, keys and values, descending",),
+    "topk": ("cols=7, k=3", "cols=2, k=2", "ties, k=20", "special numbers, k=7"),
     "scan": ("count=33", "count=257, exclusive, reverse"),  # one tile, and two
     "histogram": ("count=1", "count=257", "each byte once"),
 }
@@ -208,6 +211,15 @@ def test_gather_is_normalise(runner):
         array.verify_guards(name)
     compare("x", x.values(), want, 2**-22 * np.abs(want))
     assert target.values().tolist() == [255, 3, 255]
+
+
+@pytest.mark.parametrize("runner", [sim, numba_jit, cuda_c])
+def test_copy_words_copies_bytes(runner):
+    x = np.random.default_rng(0).integers(0, 256, 37, np.uint8)
+    y = Guarded(np.full(37, 255, np.uint8))
+    launch(runner, bandwidth.copy_words, 37, y.array, x, 37)
+    y.verify_guards("y")
+    assert np.array_equal(y.values(), x)
 
 
 @pytest.mark.parametrize("runner", [sim, numba_jit])

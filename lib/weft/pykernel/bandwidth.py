@@ -14,7 +14,10 @@ from .bodies import THREADS, TILE, row_max, row_sum
 
 
 def copy_words(y, x, count):
-    """Copy x (count), of any type, to y with a thread per number."""
+    """Copy x (count), of any type, to y with a thread per number.
+
+    With arrays of uint8, this is the rung "byte".
+    """
     i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if i < count:
         y[i] = x[i]

@@ -2,8 +2,8 @@
 
 The kernels of a bitonic sort match kernels/sort/01_bitonic.cu line by line.
 count_nibbles(), scan_counts() and scatter_nibbles() are the simplest form of the radix
-sort in 02_three_kernels.cu, and keep_largest() is that of topk's rung 2. The arguments
-follow the rules of bodies.py.
+sort in 02_three_kernels.cu. exchange_pairs() and keep_largest() are that of topk's
+rungs 1 and 2. The arguments follow the rules of bodies.py.
 """
 
 from numpy import int32, int64
@@ -20,6 +20,57 @@ DIGITS = 16  # values of 4 bits
 def exceeds(a, b):
     """Return whether a is larger than b; NaN is larger than all other numbers."""
     return a > b or (a != a and b == b)
+
+
+def precedes(x, a, b, end):
+    """Return whether x[a] comes before x[b] in topk's order.
+
+    Equal numbers keep their order. Places from `end` on are missing and come last.
+    """
+    if a >= end or b >= end:
+        return a < b
+    if exceeds(x[a], x[b]):
+        return True
+    return a < b and not exceeds(x[b], x[a])
+
+
+def number_places(places, rows, cols, padded):
+    """Write the place in x (rows,cols) of each column, int32, to places (rows,padded).
+
+    padded: a power of 2. Columns past the end have places past the row.
+    """
+    i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if i < rows * padded:
+        places[i] = i // padded * cols + i % padded
+
+
+def exchange_pairs(places, x, rows, cols, padded, size, stride):
+    """Do a step of a bitonic sort of each row of places, the largest number first.
+
+    Runs of `size` places become ordered, every second one upwards. The places of a pair
+    are `stride` apart. One thread per pair.
+    """
+    i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if i >= rows * padded // 2:
+        return
+    lower = 2 * i - (i & (stride - 1))
+    end = (lower // padded + 1) * cols
+    a = places[lower]
+    b = places[lower + stride]
+    falls = (lower % padded & size) == 0
+    if precedes(x, b, a, end) == falls:
+        places[lower] = b
+        places[lower + stride] = a
+
+
+def write_first(values, indices, x, places, rows, cols, padded, k):
+    """Write the first k places of each row as keep_largest() does. A thread each."""
+    i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if i < rows * k:
+        row = i // k
+        place = places[row * padded + i % k]
+        values[i] = x[place]
+        indices[i] = place - row * cols
 
 
 def keep_largest(values, indices, x, rows, cols, k):

@@ -141,8 +141,8 @@ def topk(x, k):
     largest number comes first. Of equal numbers, the one with the lower index always
     comes first; -0 equals 0. NaN is larger than all other numbers. x may have any
     number of dimensions before the last; the results keep them. PyTorch's torch.topk
-    does not define the order of equal numbers. Gradients flow from the values to the
-    numbers that they were.
+    does not define the order of equal numbers. The gradient of values flows to x, at
+    the indices.
     """
     return torch.topk(x, k)
 
