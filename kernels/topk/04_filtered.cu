@@ -61,20 +61,34 @@ static struct sample plan_sample(size_t rows, size_t cols, size_t k) {
     return p;
 }
 
-/* Return the first of the four numbers of a load, which counts from the row's
- * first whole line. Neighbours among the lines of a sample belong to different
- * groups, so that sorted rows have few candidates, too. A line's place in its
- * part of the row varies, since data may have a period. */
-static __device__ __forceinline__ unsigned find_load(const struct sample &p,
-                                                     unsigned lines,
-                                                     unsigned thread,
-                                                     unsigned load) {
-    const unsigned all = p.count_threads() / 8, each = max(p.lanes / 8, 1u);
-    const unsigned team = thread / 8, own = load * each + team % each;
-    const unsigned i = own * (all / each) + team / each;
-    const unsigned stride = lines / (all * p.loads);
-    const unsigned line = i * stride + (i * 2654435769u >> 8) % stride;
-    return line * LINE + thread % 8 * 4;
+/* A thread's loads of a sample. Neighbours among the lines of a sample belong
+ * to different groups, so that sorted rows have few candidates, too. */
+struct sampler {
+    unsigned first, step; // numbers of the thread's lines in the sample
+    unsigned stride;      // lines of the row per line of the sample
+
+    __device__ __forceinline__ sampler(const struct sample &p, unsigned lines,
+                                       unsigned thread) {
+        const unsigned all = p.count_threads() / 8, team = thread / 8;
+        const unsigned each = max(p.lanes / 8, 1u); // teams of a group
+        first = team % each * (all / each) + team / each;
+        step = all;
+        stride = lines / (all * p.loads);
+    }
+    /* Return the first number of load j, from the row's first whole line. A
+     * line's place in its part of the row varies, since data may have a
+     * period. */
+    __device__ __forceinline__ size_t find(unsigned j) const {
+        const unsigned i = first + j * step;
+        const uint64_t place = (uint64_t)(i * 2654435769u) * stride >> 32;
+        return ((size_t)i * stride + place) * LINE + threadIdx.x % 8 * 4;
+    }
+};
+
+/* Return the largest entry of four neighbours, the first at column `col`. */
+static __device__ __forceinline__ entry find_largest(float4 v, size_t col) {
+    return max(max(make_entry(v.x, col), make_entry(v.y, col + 1)),
+               max(make_entry(v.z, col + 2), make_entry(v.w, col + 3)));
 }
 
 /* Find the maximum of each group of each row. The last block of a row finds its
@@ -91,15 +105,20 @@ static __global__ void __launch_bounds__(THREADS)
     const unsigned head = find_head(x);
     const unsigned lines = (unsigned)((s.cols - head) / LINE);
     struct search *const at = &searches[row];
+    const sampler own(p, lines, thread);
     maxima += row * p.groups;
     entry most = NOTHING;
-#pragma unroll 8
-    for (unsigned j = 0; j < p.loads; j++) {
-        const size_t col = head + (size_t)find_load(p, lines, thread, j);
-        const float4 v = *(const float4 *)(x + col);
-        most = max(max(most, make_entry(v.x, col)), make_entry(v.y, col + 1));
-        most =
-            max(max(most, make_entry(v.z, col + 2)), make_entry(v.w, col + 3));
+    for (unsigned j = 0; j < p.loads; j += AHEAD) {
+        float4 v[AHEAD];
+        size_t cols[AHEAD];
+#pragma unroll
+        for (unsigned i = 0; i < AHEAD; i++) { // the last load may be repeated
+            cols[i] = head + own.find(min(j + i, p.loads - 1));
+            v[i] = *(const float4 *)(x + cols[i]);
+        }
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++)
+            most = max(most, find_largest(v[i], cols[i]));
     }
     for (unsigned distance = p.lanes / 2; distance > 0; distance /= 2)
         most = max(most, __shfl_xor_sync(0xffffffff, most, (int)distance));
@@ -107,9 +126,8 @@ static __global__ void __launch_bounds__(THREADS)
     if (arrive(&at->arrived, &earlier_s) != parts - 1) return;
     for (unsigned i = threadIdx.x; i < p.sorted; i += THREADS) {
         most = NOTHING;
-#pragma unroll 8
-        for (unsigned j = i; j < p.groups; j += p.sorted)
-            most = max(most, maxima[j]);
+        visit_every(maxima, i, p.groups, p.sorted,
+                    [&](entry e) { most = max(most, e); });
         sorted_s[i] = most;
     }
     __syncthreads(); // the maxima are stored

@@ -106,14 +106,31 @@ static __device__ __forceinline__ unsigned arrive(unsigned *arrived,
 
 /* ---- entries that one block selects from --------------------------------- */
 
+/* Call use(entry) for every `step`-th of `count` entries, starting at `own`,
+ * and with NOTHING for some after the last. Eight loads are in flight. */
+template <class F>
+static __device__ __forceinline__ void visit_every(const entry *entries,
+                                                   unsigned own, unsigned count,
+                                                   unsigned step, F use) {
+    for (; own < count; own += 8 * step) {
+        entry e[8];
+#pragma unroll
+        for (unsigned j = 0; j < 8; j++) {
+            const unsigned i = own + j * step;
+            e[j] = i < count ? entries[i] : NOTHING;
+        }
+#pragma unroll
+        for (unsigned j = 0; j < 8; j++) use(e[j]);
+    }
+}
+
 /* Return the k-th largest of the WIDTH threads' maxima; k entries reach it. */
 template <unsigned WIDTH>
 static __device__ __forceinline__ entry
 raise_floor(entry *kept_s, const entry *entries, unsigned count, unsigned k) {
     entry most = NOTHING;
-#pragma unroll 8
-    for (unsigned i = threadIdx.x; i < count; i += WIDTH)
-        most = max(most, entries[i]);
+    visit_every(entries, threadIdx.x, count, WIDTH,
+                [&](entry e) { most = max(most, e); });
     kept_s[threadIdx.x] = most;
     __syncthreads(); // the maxima are stored
     sort_shared<WIDTH>(kept_s, WIDTH, threadIdx.x);
@@ -134,13 +151,11 @@ sort_best(entry (&kept_s)[ROOM], unsigned *count_s, const entry *entries,
     if (count > WIDTH && k <= WIDTH)
         floor = max(floor, raise_floor<WIDTH>(kept_s, entries, count, k));
     __syncthreads(); // no entry is kept
-#pragma unroll 4
-    for (unsigned i = threadIdx.x; i < count; i += WIDTH) {
-        const entry e = entries[i];
-        if (e < floor) continue;
+    visit_every(entries, threadIdx.x, count, WIDTH, [&](entry e) {
+        if (e < floor) return;
         const unsigned place = atomicAdd(count_s, 1u);
         if (place < ROOM) kept_s[place] = e;
-    }
+    });
     __syncthreads(); // the entries are stored
     const unsigned kept = *count_s, padded = (unsigned)round_up(kept);
     if (kept > ROOM) return false;

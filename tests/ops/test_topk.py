@@ -85,9 +85,8 @@ def fool_sample(cols: int, lines: int, low: float) -> torch.Tensor:
     base = torch.empty(1, cols + LINE)
     start = -base.data_ptr() // 4 % LINE
     x = base[:, start : start + cols].copy_(draw(1, cols).abs() + low)
-    i, stride = np.arange(lines, dtype=np.uint32), cols // LINE // lines
-    line = i * stride + (i * np.uint32(2654435769) >> 8) % stride
-    x.view(-1, LINE)[torch.from_numpy(line.astype(int))] = low
+    i, stride = torch.arange(lines), cols // LINE // lines
+    x.view(-1, LINE)[i * stride + (i * 2654435769 % 2**32 * stride >> 32)] = low
     return x
 
 
