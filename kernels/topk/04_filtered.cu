@@ -109,16 +109,15 @@ static __global__ void __launch_bounds__(THREADS)
     maxima += row * p.groups;
     entry most = NOTHING;
     for (unsigned j = 0; j < p.loads; j += AHEAD) {
-        float4 v[AHEAD];
-        size_t cols[AHEAD];
+        float4 v[AHEAD] = {};
 #pragma unroll
-        for (unsigned i = 0; i < AHEAD; i++) { // the last load may be repeated
-            cols[i] = head + own.find(min(j + i, p.loads - 1));
-            v[i] = *(const float4 *)(x + cols[i]);
-        }
+        for (unsigned i = 0; i < AHEAD; i++)
+            if (j + i < p.loads)
+                v[i] = *(const float4 *)(x + head + own.find(j + i));
 #pragma unroll
-        for (int i = 0; i < AHEAD; i++)
-            most = max(most, find_largest(v[i], cols[i]));
+        for (unsigned i = 0; i < AHEAD; i++)
+            if (j + i < p.loads)
+                most = max(most, find_largest(v[i], head + own.find(j + i)));
     }
     for (unsigned distance = p.lanes / 2; distance > 0; distance /= 2)
         most = max(most, __shfl_xor_sync(0xffffffff, most, (int)distance));
