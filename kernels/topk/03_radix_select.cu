@@ -5,7 +5,9 @@
  *             largest number is in the bin where the counts from the top reach
  *             k. The next pass counts the second digit of that bin only, and so
  *             on (select.cuh). Equal numbers are separated by the digits of
- *             their columns, so the lowest columns win.
+ *             their columns, so the lowest columns win. All passes are in one
+ *             launch: the last of a row's blocks to finish a pass chooses the
+ *             digit, and the others wait for it.
  * Prediction: 4 digits of a float, and at most 4 of its column, take one read
  *             of x each; another read collects the result. No order of x
  *             makes it slower, and any k is possible.
