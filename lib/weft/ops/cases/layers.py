@@ -337,7 +337,13 @@ CROSS_ENTROPY = Op(
     cross_entropy,
     {"logits": "n, classes", "target": "n", "loss": "", "prob": "n, classes"},
     below={"target": "classes"},
-    bench=Bench("n", (64, 1024), {"classes": 10}),
+    bench=Bench(
+        *("classes", (10, 1000, 50_257)),  # digits, photographs, a vocabulary
+        {"n": lambda classes: max(512, min(4096, 2**22 // classes))},
+        counted={"n": lambda classes: max(4, 2**16 // classes)},
+        on_gpu={"n": lambda classes: max(4096, 2**26 // max(1024, classes))},
+        beside_copy=True,
+    ),
 )
 
 _ENTROPY_SIZES = [  # n, classes, and a factor applied to the logits
