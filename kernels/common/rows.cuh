@@ -52,6 +52,19 @@ template <bool WIDE> struct sharer {
     __device__ __forceinline__ unsigned count_groups(unsigned count) const {
         return CEIL_DIV(count, 4 * width);
     }
+    /* Return how many of `count` numbers this thread's warp has in `groups`
+     * groups. */
+    __device__ __forceinline__ unsigned count_warp(unsigned groups,
+                                                   unsigned count) const {
+        const unsigned together = WIDE ? 4 : 1, step = together * WARP;
+        unsigned found = 0;
+#pragma unroll
+        for (unsigned j = 0; j < groups * 4 / together; j++) {
+            const unsigned first = together * (j * width + own / WARP * WARP);
+            found += first < count ? min(count - first, step) : 0;
+        }
+        return found;
+    }
     /* Load group j of x; numbers at or past `count` are `other`. */
     __device__ __forceinline__ four load(const float *x, unsigned j,
                                          unsigned count, float other) const {
