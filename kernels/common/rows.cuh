@@ -65,20 +65,25 @@ template <bool WIDE> struct sharer {
         }
         return found;
     }
-    /* Load group j of x; numbers at or past `count` are `other`. */
+    /* Load group j of x; numbers at or past `count` are `other`. CONSTANT: no
+     * thread writes x, so that the compiler may move the load ahead of
+     * stores. */
+    template <bool CONSTANT = false>
     __device__ __forceinline__ four load(const float *x, unsigned j,
                                          unsigned count, float other) const {
         four v = {other, other, other, other};
         if (WIDE) {
             const size_t i = find(j, 0);
             if (i < count) {
-                const float4 wide = *(const float4 *)(x + i);
+                const float4 *const at = (const float4 *)(x + i);
+                const float4 wide = CONSTANT ? __ldg(at) : *at;
                 v = {wide.x, wide.y, wide.z, wide.w};
             }
         } else {
 #pragma unroll
             for (int k = 0; k < 4; k++)
-                if (find(j, k) < count) v.at[k] = x[find(j, k)];
+                if (find(j, k) < count)
+                    v.at[k] = CONSTANT ? __ldg(x + find(j, k)) : x[find(j, k)];
         }
         return v;
     }

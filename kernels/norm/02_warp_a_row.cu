@@ -20,10 +20,10 @@ static __global__ void __launch_bounds__(THREADS)
     const size_t row = (size_t)blockIdx.x * WARPS + threadIdx.x / WARP;
     if (row >= n.rows) return;
     const sharer<WIDE> lane = {threadIdx.x % WARP, WARP};
-    held<CENTRED, WIDE, GROUPS> own(n, lane);
-    const moments all = own.load(row * n.cols);
+    held<CENTRED, WIDE, GROUPS> own(n, lane, 0, n.cols);
+    const moments all = own.load(row);
     const float rstd = find_rstd(n, all.squares);
-    own.store(row * n.cols, all.mean, rstd);
+    own.store(row, all.mean, rstd);
     if (lane.own == 0) keep_moments(n, row, all.mean, rstd);
 }
 

@@ -25,11 +25,12 @@ template <bool CENTRED, bool WIDE, class Holder>
 static __global__ void __launch_bounds__(Holder::width, Holder::blocks)
     normalize_row(normal n) {
     __shared__ moments all_s[Holder::warps];
-    const size_t row = blockIdx.x, first = row * n.cols;
-    held<CENTRED, WIDE, Holder::groups> own(n, {threadIdx.x, Holder::width});
-    const moments all = merge_warps<CENTRED>(own.load(first), all_s);
+    const size_t row = blockIdx.x;
+    held<CENTRED, WIDE, Holder::groups> own(n, {threadIdx.x, Holder::width}, 0,
+                                            n.cols);
+    const moments all = merge_warps<CENTRED>(own.load(row), all_s);
     const float rstd = find_rstd(n, all.squares);
-    own.store(first, all.mean, rstd);
+    own.store(row, all.mean, rstd);
     if (threadIdx.x == 0) keep_moments(n, row, all.mean, rstd);
 }
 

@@ -24,20 +24,18 @@ static __global__ void __launch_bounds__(Holder::width, Holder::blocks)
     __shared__ moments all_s[2][Holder::warps];
     __shared__ exchanged<moments> slices_s;
     const unsigned rank = cluster_rank(), clusters = gridDim.x / s.blocks;
-    const unsigned count = count_slice(s, rank, n.cols);
-    const normal share = take_part(n, rank * s.length, count);
-    held<CENTRED, WIDE, Holder::groups> own(share,
-                                            {threadIdx.x, Holder::width});
+    held<CENTRED, WIDE, Holder::groups> own(n, {threadIdx.x, Holder::width},
+                                            rank * s.length,
+                                            count_slice(s, rank, n.cols));
     begin_exchange(&slices_s);
     size_t row = blockIdx.x / s.blocks;
     for (unsigned turn = 0; row < n.rows; row += clusters, turn++) {
-        const size_t first = row * n.cols;
         const moments found =
-            merge_warps<CENTRED>(own.load(first), all_s[turn % 2]);
+            merge_warps<CENTRED>(own.load(row), all_s[turn % 2]);
         const moments all = merge_lanes<CENTRED>(exchange_in_cluster(
             &slices_s, found, moments{}, turn, rank, s.blocks));
         const float rstd = find_rstd(n, all.squares);
-        own.store(first, all.mean, rstd);
+        own.store(row, all.mean, rstd);
         if (rank == 0 && threadIdx.x == 0) keep_moments(n, row, all.mean, rstd);
     }
 }

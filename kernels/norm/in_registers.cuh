@@ -5,17 +5,19 @@
 #include "../common/registers.cuh"
 #include "norm.cuh"
 
-/* A thread's share in the forward pass, GROUPS groups of four: of the numbers
- * of n, whose rows are n.cols numbers long or slices of that length. Weight and
- * bias are read for every row, from a cache, after the row's moments are known.
- * They would fill twice as many registers as the row. */
+/* A thread's share in the forward pass, GROUPS groups of four: of the `count`
+ * numbers of each row that begin at column `start`. Weight and bias are read
+ * for every row, from a cache, after the row's moments are known. They would
+ * fill twice as many registers as the row. */
 template <bool CENTRED, bool WIDE, int GROUPS> struct held {
     const normal &n;
     sharer<WIDE> thread;
+    unsigned start, count;
     four own[GROUPS];
 
-    __device__ __forceinline__ held(const normal &n_, sharer<WIDE> thread_)
-        : n(n_), thread(thread_) {}
+    __device__ __forceinline__ held(const normal &n_, sharer<WIDE> thread_,
+                                    unsigned start_, unsigned count_)
+        : n(n_), thread(thread_), start(start_), count(count_) {}
 
     /* Add the residual, and store the sums. All loads come first, since the
      * compiler moves no load ahead of a store. */
@@ -23,47 +25,50 @@ template <bool CENTRED, bool WIDE, int GROUPS> struct held {
         four other[GROUPS];
 #pragma unroll
         for (int j = 0; j < GROUPS; j++)
-            other[j] = thread.load(n.residual + first, j, n.cols, 0.0f);
+            other[j] = thread.load(n.residual + first, j, count, 0.0f);
 #pragma unroll
         for (int j = 0; j < GROUPS; j++) {
 #pragma unroll
             for (int k = 0; k < 4; k++) own[j].at[k] += other[j].at[k];
-            thread.store(n.total + first, j, n.cols, own[j]);
+            thread.store(n.total + first, j, count, own[j]);
         }
     }
-    /* Load the row that begins at element `first`. Return the moments of this
-     * warp's numbers, whose distances are those from their own mean. */
-    __device__ __forceinline__ moments load(size_t first) {
+    /* Load numbers of a row. Return the moments of this warp's numbers, whose
+     * distances are those from their own mean. */
+    __device__ __forceinline__ moments load(size_t row) {
+        const size_t first = row * n.cols + start;
         moments warp = {};
 #pragma unroll
         for (int j = 0; j < GROUPS; j++)
-            own[j] = thread.load(n.x + first, j, n.cols, 0.0f);
+            own[j] = thread.load(n.x + first, j, count, 0.0f);
         if (n.residual) add_residual(first);
         if (CENTRED) {
 #pragma unroll
             for (int j = 0; j < GROUPS; j++) warp.mean += add_four(own[j]);
-            warp.count = (float)thread.count_warp(GROUPS, n.cols);
+            warp.count = (float)thread.count_warp(GROUPS, count);
             warp.mean = add_lanes(warp.mean) / fmaxf(warp.count, 1.0f);
         }
 #pragma unroll
         for (int j = 0; j < GROUPS; j++)
             warp.squares +=
-                add_squares<CENTRED>(own[j], warp.mean, thread, j, n.cols);
+                add_squares<CENTRED>(own[j], warp.mean, thread, j, count);
         warp.squares = add_lanes(warp.squares);
         return warp;
     }
-    /* Normalize the numbers, and store them. Again, all loads come first. */
-    __device__ __forceinline__ void store(size_t first, float mean,
-                                          float rstd) {
+    __device__ __forceinline__ four load_constant(const float *scale,
+                                                  unsigned j, float other) {
+        return scale
+                   ? thread.template load<true>(scale + start, j, count, other)
+                   : four{other, other, other, other};
+    }
+    __device__ __forceinline__ void store(size_t row, float mean, float rstd) {
+        const size_t first = row * n.cols + start;
 #pragma unroll
         for (int j = 0; j < GROUPS; j++)
-            own[j] =
-                normalize_four(own[j], mean, rstd,
-                               load_scale(n.weight, thread, j, n.cols, 1.0f),
-                               load_scale(n.bias, thread, j, n.cols, 0.0f));
-#pragma unroll
-        for (int j = 0; j < GROUPS; j++)
-            thread.store(n.y + first, j, n.cols, own[j]);
+            thread.store(n.y + first, j, count,
+                         normalize_four(own[j], mean, rstd,
+                                        load_constant(n.weight, j, 1.0f),
+                                        load_constant(n.bias, j, 0.0f)));
     }
 };
 
