@@ -2,33 +2,60 @@
  *
  * Before:     a warp of rung 1 reads 32 rows together, a sector per float.
  * Idea:       the lanes of a warp share a row. Up to 1024 numbers stay in
- *             registers, where passes cost nothing. Weight and bias come from a
- *             cache once the moments are known. A longer row is read once for
- *             its moments, then again.
+ *             registers, where passes cost nothing. A warp takes several rows,
+ *             and also keeps weight and bias. It takes eight neighbours, whose
+ *             moments fill a sector, if rows suffice. A longer row is read once
+ *             for its moments, then again.
  * Prediction: up to 1024 columns, one read and one write: the floor.
  * Limit:      a warp has few loads in flight for a long row, and reads it
- *             twice. Rung 3 assigns it to a block.
- * Error:      the sums of a row are added in a tree over the lanes. */
+ *             twice. Rung 3 assigns it to a block. */
 #include "in_registers.cuh"
 
-enum { MOST = 1024, PER_WARP = 4 * WARP }; // numbers
+enum { MOST = 1024, PER_WARP = 4 * WARP, SECTOR = 8 }; // floats
 
-/* Normalize rows of up to GROUPS * PER_WARP numbers. */
 template <bool CENTRED, bool WIDE, int GROUPS>
 static __global__ void __launch_bounds__(THREADS)
-    normalize_in_registers(normal n) {
-    const size_t row = (size_t)blockIdx.x * WARPS + threadIdx.x / WARP;
-    if (row >= n.rows) return;
+    normalize_in_registers(normal n, unsigned batch) {
     const sharer<WIDE> lane = {threadIdx.x % WARP, WARP};
-    held<CENTRED, WIDE, GROUPS> own(n, lane, 0, n.cols);
-    const moments all = own.load(row);
-    const float rstd = find_rstd(n, all.squares);
-    own.store(row, all.mean, rstd);
-    if (lane.own == 0) keep_moments(n, row, all.mean, rstd);
+    const size_t warps = (size_t)gridDim.x * WARPS;
+    four weight[GROUPS], bias[GROUPS], own[GROUPS];
+#pragma unroll
+    for (int j = 0; j < GROUPS; j++) {
+        weight[j] = load_scale(n.weight, lane, j, n.cols, 1.0f);
+        bias[j] = load_scale(n.bias, lane, j, n.cols, 0.0f);
+    }
+    const size_t warp = (size_t)blockIdx.x * WARPS + threadIdx.x / WARP;
+    for (size_t first = warp * batch; first < n.rows; first += warps * batch) {
+        float own_mean = 0.0f, own_rstd = 0.0f;
+        const size_t left = n.rows - first, count = left < batch ? left : batch;
+        for (unsigned r = 0; r < count; r++) {
+            const size_t row = first + r;
+            float mean = 0.0f, squares = 0.0f;
+#pragma unroll
+            for (int j = 0; j < GROUPS; j++)
+                own[j] = load_row(n, lane, row * n.cols, j);
+#pragma unroll
+            for (int j = 0; CENTRED && j < GROUPS; j++)
+                mean += add_four(own[j]);
+            if (CENTRED) mean = add_lanes(mean) / (float)n.cols;
+#pragma unroll
+            for (int j = 0; j < GROUPS; j++)
+                squares += add_squares<CENTRED>(own[j], mean, lane, j, n.cols);
+            const float rstd = find_rstd(n, add_lanes(squares));
+#pragma unroll
+            for (int j = 0; j < GROUPS; j++)
+                lane.store(
+                    n.y + row * n.cols, j, n.cols,
+                    normalize_four(own[j], mean, rstd, weight[j], bias[j]));
+            if (lane.own == r) own_mean = mean, own_rstd = rstd;
+        }
+        if (lane.own < count)
+            keep_moments(n, first + lane.own, own_mean, own_rstd);
+    }
 }
 
 template <bool CENTRED, bool WIDE>
-static __global__ void normalize_by_warp(normal n) {
+static __global__ void normalize_by_warp(normal n, unsigned) {
     const size_t row = (size_t)blockIdx.x * WARPS + threadIdx.x / WARP;
     if (row >= n.rows) return;
     const sharer<WIDE> lane = {threadIdx.x % WARP, WARP};
@@ -108,7 +135,10 @@ static int launch(const normal &n, cudaStream_t stream) {
     const auto kernel = rows_are_aligned(n)
                             ? select_normalize<CENTRED, true>(n.cols)
                             : select_normalize<CENTRED, false>(n.cols);
-    kernel<<<CEIL_DIV(n.rows, WARPS), THREADS, 0, stream>>>(n);
+    const unsigned all = CEIL_DIV(n.rows, WARPS);
+    const unsigned blocks = n.cols > MOST ? all : count_busy(all);
+    const unsigned batch = n.rows / blocks >= SECTOR * WARPS ? SECTOR : 1;
+    kernel<<<blocks, THREADS, 0, stream>>>(n, batch);
     WEFT_LAUNCHED(normalize_by_warp);
     return WEFT_OK;
 }

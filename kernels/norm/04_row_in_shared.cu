@@ -42,17 +42,6 @@ static __global__ void differentiate_in_shared(normal_backward n,
     own.store(row, first, find_means<CENTRED>(sums, n.cols));
 }
 
-/* Return a grid of blocks that take several rows each: enough to keep the
- * device busy, at most `most`. The CPU target's number is constant. */
-static unsigned count_busy(unsigned most) {
-#ifdef __CUDACC__
-    const unsigned blocks = 4 * device_has(cudaDevAttrMultiProcessorCount);
-#else
-    const unsigned blocks = 2;
-#endif
-    return blocks < most ? blocks : most;
-}
-
 template <bool CENTRED>
 static int launch(const normal &n, cudaStream_t stream) {
     const auto kernel = rows_are_aligned(n)

@@ -309,4 +309,15 @@ static inline bool rows_are_aligned(const normal_backward &n) {
            rows_are_aligned(n.dy, n.x, n.x, n.cols);
 }
 
+/* Return a grid of blocks that take several rows each: enough to keep the
+ * device busy, at most `most`. The CPU target's number is constant. */
+static inline unsigned count_busy(unsigned most) {
+#ifdef __CUDACC__
+    const unsigned blocks = 4 * device_has(cudaDevAttrMultiProcessorCount);
+#else
+    const unsigned blocks = 2;
+#endif
+    return blocks < most ? blocks : most;
+}
+
 #endif
