@@ -4,8 +4,10 @@
  * Idea:    up to 16 blocks keep a row in their registers, and send their pairs
  *          to each other's shared memory. Then they take another row. A
  *          vocabulary of 262,144 tokens is read once.
- * Limit:   longer rows, which rung 5 computes. The rung needs compute
- *          capability 9.0. On the CPU target, a cluster is one block.
+ * Limit:   longer rows, which rung 5 computes. A row of 50,257 logits begins at
+ *          an odd address, so 32 of its floats are in five sectors instead of
+ *          four. A multiple of eight classes avoids this. The rung needs
+ *          compute capability 9.0. On the CPU target, a cluster is one block.
  * Error:   that of rung 6, and the factor of a slice's exponentials.
  * Lesson:  notebooks/09b_rows.ipynb */
 #include "cross_entropy.cuh"

@@ -6,8 +6,8 @@
  *          number of floats apart, so that the threads of a warp read different
  *          banks. The block also adds the losses of its rows: one number for
  *          256 rows, and no second launch if there are no more rows.
- * Limit:   rows of more than 32 logits, which rung 3 computes. A block's 32 KB
- *          of shared memory hold no longer ones.
+ * Limit:   rows of more than 32 logits, which rung 3 computes. A block's rows
+ *          take up to 33 KB of shared memory.
  * Error:   the sum of a row is added in sequence, as in the definition.
  * Lesson:  notebooks/09b_rows.ipynb */
 #include "cross_entropy.cuh"

@@ -50,16 +50,17 @@ static __global__ void __launch_bounds__(THREADS)
                   const int64_t *target, unsigned n, unsigned classes,
                   bool aligned) {
     const size_t first = (size_t)blockIdx.x * TILE, row = first / classes;
-    const size_t left = (size_t)n * classes - first;
+    const unsigned count =
+        min((size_t)n * classes - first, (size_t)TILE); // of the tile
     const unsigned col = first % classes;
     const float factor = (dloss ? *dloss : 1.0f) / n;
     dlogits += first, prob += first, target += row;
-    if (aligned && left >= TILE)
+    if (aligned && count == TILE)
         differentiate_tile<true>(dlogits, prob, target, col, TILE, classes,
                                  factor);
     else
-        differentiate_tile<false>(dlogits, prob, target, col,
-                                  left < TILE ? left : TILE, classes, factor);
+        differentiate_tile<false>(dlogits, prob, target, col, count, classes,
+                                  factor);
 }
 
 int cross_entropy_backward(const gradient *g) {

@@ -216,8 +216,8 @@ static void soften_narrow(const void *call, size_t group) {
     for (size_t r = 0; r < VLEN; r++)
         for (size_t i = 0; i < cols; i++)
             columns[i][r] = x[(r < count ? r : 0) * cols + i];
-    vfloat most = vload(columns[0]), sum = {};
-    for (size_t i = 1; i < cols; i++) most = vmax(vload(columns[i]), most);
+    vfloat most = vsplat(-INFINITY), sum = {};
+    for (size_t i = 0; i < cols; i++) most = vmax(vload(columns[i]), most);
     for (size_t i = 0; i < cols; i++) {
         const vfloat power = vexp(vload(columns[i]) - most);
         vstore(columns[i], power);
