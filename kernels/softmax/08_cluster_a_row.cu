@@ -13,9 +13,9 @@
  * Limit:      a block waits for the slowest of its cluster in each row. Rung 6
  *             computes longer rows. The rung needs compute capability 9.0. On
  *             the CPU target, a cluster is one block.
- * No help:    rows of 65,536 to 262,144 numbers take 546 to 551 us of a copy's
- *             505 on an H200. With a ring of bulk loads (TMA) that runs ahead
- *             in shared memory, the best take 554 to 583 us.
+ * No help:    on an H200, rows of 65,536 to 262,144 numbers take 546 to 550 us,
+ *             where a copy takes 505. A ring of bulk loads (TMA) that run ahead
+ *             into shared memory takes 556 to 592 us at best.
  * Error:      that of rung 7, and a slice's factor. */
 #include "in_registers.cuh"
 
