@@ -23,7 +23,9 @@ static __global__ void __launch_bounds__(THREADS)
     const unsigned classes = losses.classes, lane = threadIdx.x % WARP;
     const float *const x = logits + row * classes;
     held<WIDE, GROUPS> own({lane, WARP}, classes);
-    const pair found = own.load(x);
+    pair found = no_pair();
+    found.most = max_lanes(own.load(x));
+    found.sum = add_lanes(own.shrink_all(found.most));
     own.store(prob + row * classes, invert(found));
     if (lane == 0) losses.store(row, x, found);
 }

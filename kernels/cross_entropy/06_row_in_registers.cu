@@ -4,8 +4,7 @@
  *          for its row. All loads of a row are in flight at the same time.
  * Limit:   rows of more than 32,768 logits, which rung 5 computes. Rung 7 joins
  *          the registers of several blocks.
- * Error:   a warp's exponentials are relative to its own maximum, which rounds
- *          them once more.
+ * Error:   the sum is added in a tree over the block.
  * Lesson:  notebooks/09b_rows.ipynb */
 #include "cross_entropy.cuh"
 
@@ -14,14 +13,15 @@
 template <bool WIDE, class Holder>
 static __global__ void __launch_bounds__(Holder::width, Holder::blocks)
     score_row(float *prob, const float *logits, row_losses losses) {
-    __shared__ pair pairs_s[Holder::warps];
+    __shared__ float values_s[Holder::warps];
     const size_t row = blockIdx.x, first = row * losses.classes;
     held<WIDE, Holder::groups> own({threadIdx.x, Holder::width},
                                    losses.classes);
-    const pair warp = own.load(logits + first);
-    const pair all = merge_warps(warp, pairs_s);
-    own.store(prob + first, shrink(warp.most, all.most) * invert(all));
-    if (threadIdx.x == 0) losses.store(row, logits + first, all);
+    pair found = no_pair();
+    found.most = max_threads(own.load(logits + first), values_s);
+    found.sum = add_threads(own.shrink_all(found.most), values_s);
+    own.store(prob + first, invert(found));
+    if (threadIdx.x == 0) losses.store(row, logits + first, found);
 }
 
 int cross_entropy_registers(const scoring *s) {

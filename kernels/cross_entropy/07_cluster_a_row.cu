@@ -8,7 +8,8 @@
  *          an odd address, so 32 of its floats are in five sectors instead of
  *          four. A multiple of eight classes avoids this. The rung needs
  *          compute capability 9.0. On the CPU target, a cluster is one block.
- * Error:   that of rung 6, and the factor of a slice's exponentials.
+ * Error:   a warp's exponentials are relative to its own maximum, which rounds
+ *          them once more.
  * Lesson:  notebooks/09b_rows.ipynb */
 #include "cross_entropy.cuh"
 
@@ -29,7 +30,9 @@ static __global__ void __launch_bounds__(Holder::width, Holder::blocks)
     size_t row = blockIdx.x / s.blocks;
     for (unsigned turn = 0; row < n; row += clusters, turn++) {
         const size_t first = row * losses.classes;
-        const pair warp = slice.load(logits + first + start);
+        pair warp = no_pair();
+        warp.most = max_lanes(slice.load(logits + first + start));
+        warp.sum = add_lanes(slice.shrink_all(warp.most));
         const pair own = merge_warps(warp, pairs_s[turn % 2]);
         const pair all = merge_lanes(exchange_in_cluster(
             &slices_s, own, no_pair(), turn, rank, s.blocks));

@@ -22,7 +22,9 @@ static __global__ void __launch_bounds__(THREADS)
     const sharer<WIDE> lane = {threadIdx.x % WARP, WARP};
     x += row * cols, y += row * cols;
     held<WIDE, GROUPS> own(lane, cols);
-    const pair found = own.load(x);
+    pair found = no_pair();
+    found.most = max_lanes(own.load(x));
+    found.sum = add_lanes(own.shrink_all(found.most));
     own.store(y, invert(found));
 }
 

@@ -5,24 +5,23 @@
  * Idea:       the registers of a multiprocessor have 256 KB. A thread keeps up
  *             to 32 numbers, and a block has 128 to 1024 threads, just enough
  *             for its row. All loads of a row are in flight at the same time.
- *             Each warp's exponentials are relative to its own maximum, so the
- *             block needs one barrier: it merges the pairs of its warps.
  * Prediction: one read and one write of up to 32,768 numbers, at the rate of a
  *             copy. Backward, dy and y share the registers: 16,384.
  * Limit:      longer rows, which rung 5 computes, and fewer rows than
  *             multiprocessors. Rung 8 joins the registers of several blocks.
- * Error:      the factor of a warp's exponentials rounds them once more. */
+ * Error:      the sum is added in a tree over the block. */
 #include "in_registers.cuh"
 
 template <bool WIDE, class Holder>
 static __global__ void __launch_bounds__(Holder::width, Holder::blocks)
     soften_row(float *y, const float *x, unsigned cols) {
-    __shared__ pair pairs_s[Holder::warps];
+    __shared__ float values_s[Holder::warps];
     const size_t first = (size_t)blockIdx.x * cols;
     held<WIDE, Holder::groups> row({threadIdx.x, Holder::width}, cols);
-    const pair warp = row.load(x + first);
-    const pair all = merge_warps(warp, pairs_s);
-    row.store(y + first, shrink(warp.most, all.most) * invert(all));
+    pair found = no_pair();
+    found.most = max_threads(row.load(x + first), values_s);
+    found.sum = add_threads(row.shrink_all(found.most), values_s);
+    row.store(y + first, invert(found));
 }
 
 template <bool WIDE, class Holder>

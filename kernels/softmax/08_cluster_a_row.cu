@@ -5,9 +5,11 @@
  * Idea:       up to 16 blocks form a cluster, and each keeps a slice of the row
  *             in registers, as in rung 7. A block sends its pair to the shared
  *             memory of all blocks of the cluster, where a barrier counts the
- *             bytes. Every block merges all pairs in the same order. Then the
- *             cluster takes another row: a new one would start only when all of
- *             its blocks have room at the same time.
+ *             bytes. Every block merges all pairs in the same order. The
+ *             exponentials of a warp are relative to its own maximum, so a
+ *             block needs one barrier for a row. Then the cluster takes another
+ *             row: a new one would start only when all of its blocks have room
+ *             at the same time.
  * Prediction: one read and one write of up to 262,144 numbers, at the rate of a
  *             copy. Backward, dy and y share the registers: 131,072.
  * Limit:      a block waits for the slowest of its cluster in each row. Rung 6
@@ -16,7 +18,8 @@
  * No help:    on an H200, rows of 65,536 to 262,144 numbers take 546 to 550 us,
  *             where a copy takes 505. A ring of bulk loads (TMA) that run ahead
  *             into shared memory takes 556 to 592 us at best.
- * Error:      that of rung 7, and a slice's factor. */
+ * Error:      the factor of a warp's exponentials rounds them once more. So
+ * equal numbers in different warps may differ in their last bits. */
 #include "in_registers.cuh"
 
 #include "common/cluster.cuh"
@@ -34,7 +37,9 @@ static __global__ void __launch_bounds__(Holder::width, Holder::blocks)
     size_t row = blockIdx.x / s.blocks;
     for (unsigned turn = 0; row < rows; row += clusters, turn++) {
         const size_t first = row * cols + rank * s.length;
-        const pair warp = slice.load(x + first);
+        pair warp = no_pair();
+        warp.most = max_lanes(slice.load(x + first));
+        warp.sum = add_lanes(slice.shrink_all(warp.most));
         const pair own = merge_warps(warp, pairs_s[turn % 2]);
         const pair all = merge_lanes(exchange_in_cluster(
             &slices_s, own, no_pair(), turn, rank, s.blocks));

@@ -16,24 +16,25 @@ template <bool WIDE, int GROUPS> struct held {
     __device__ __forceinline__ held(sharer<WIDE> thread_, unsigned count_)
         : thread(thread_), count(count_) {}
 
-    /* Load the numbers, and replace them with their exponentials relative to
-     * the maximum of this thread's warp. Return the warp's pair. */
-    __device__ __forceinline__ pair load(const float *x) {
-        pair warp = no_pair();
+    /* Load the numbers, and return this thread's maximum. */
+    __device__ __forceinline__ float load(const float *x) {
+        float most = -INFINITY;
 #pragma unroll
         for (int j = 0; j < GROUPS; j++)
             own[j] = thread.load(x, j, count, -INFINITY);
 #pragma unroll
-        for (int j = 0; j < GROUPS; j++)
-            warp.most = fmaxf(warp.most, max_four(own[j]));
-        warp.most = max_lanes(warp.most);
+        for (int j = 0; j < GROUPS; j++) most = fmaxf(most, max_four(own[j]));
+        return most;
+    }
+    /* Replace the numbers with their exponentials, and return the sum. */
+    __device__ __forceinline__ float shrink_all(float most) {
+        float sum = 0.0f;
 #pragma unroll
         for (int j = 0; j < GROUPS; j++) {
-            own[j] = shrink_four(own[j], warp.most);
-            warp.sum += add_four(own[j]);
+            own[j] = shrink_four(own[j], most);
+            sum += add_four(own[j]);
         }
-        warp.sum = add_lanes(warp.sum);
-        return warp;
+        return sum;
     }
     __device__ __forceinline__ void store(float *y, float factor) {
 #pragma unroll
