@@ -13,27 +13,9 @@
  *             thousandth of its numbers. */
 #include "compact.cuh"
 
-#include <stdint.h>
-
 #include "common/look_back.cuh"
 
 enum { FOURS = ITEMS / 4, LINE = 32 }; // floats of 128 bytes
-
-/* Return numbers i to i + 3 of x, and NaN, which is never kept, past its end.
- * `aligned`: whether x begins at a multiple of 16 bytes, as i does. */
-static __device__ __forceinline__ four load_four(const float *x, size_t i,
-                                                 size_t count, bool aligned) {
-    four v = {NAN, NAN, NAN, NAN};
-    if (aligned && i + 4 <= count) {
-        const float4 wide = *(const float4 *)(x + i);
-        v = {wide.x, wide.y, wide.z, wide.w};
-    } else {
-#pragma unroll
-        for (int k = 0; k < 4; k++)
-            if (i + k < count) v.at[k] = x[i + k];
-    }
-    return v;
-}
 
 /* The numbers of a thread in a warp's part of a tile, four neighbours at a
  * time, and the lanes' votes on them. */
