@@ -6,7 +6,7 @@
  *
  *     1 warp loads    a tile into each free slot, with one bulk copy
  *     RING_ADDERS     add a tile when it arrives, and publish its sum
- *     1 or 2 look     at the sums that all blocks have published, and add those
+ *     1 warp looks    at the sums that all blocks have published, and add those
  *                     of all earlier tiles
  *     RING_PARTS      finish the tile: each takes one part into registers,
  * waits for the sum of all earlier tiles, and writes results
@@ -44,6 +44,7 @@ enum {
     RING_BYTES = RING_NUMBERS * (int)sizeof(float),
     RING_STRIDE = RING_BYTES + 128, // results may begin within a line
     RING_FINISHERS = RING_PARTS * WARP,
+    RING_THREADS = (2 + RING_ADDERS + RING_PARTS) * WARP,
     RING_SECTION = 128,
     RING_LANE = RING_SECTION / WARP, // tiles of a section that a lane reads
 };
@@ -52,10 +53,9 @@ enum {
 template <int N> struct ring_turn {
     unsigned at = 0, parity = 0;
 
-    __device__ __forceinline__ void advance(unsigned by) {
-        at += by;
-        if (at >= N) {
-            at -= N;
+    __device__ __forceinline__ void advance() {
+        if (++at == N) {
+            at = 0;
             parity ^= 1;
         }
     }
@@ -67,8 +67,8 @@ struct ring_place {
     ring_turn<RING_ENTRIES> entry;
 
     __device__ __forceinline__ void advance() {
-        slot.advance(1);
-        entry.advance(1);
+        slot.advance();
+        entry.advance();
     }
 };
 
@@ -133,11 +133,11 @@ static __device__ __forceinline__ char *find_slot(char *slots_s,
 
 /* ---- one thread loads ---------------------------------------------------- */
 
-/* Load tiles while there are any, then store `ends` ends. */
+/* Load tiles while there are any, then store the end. */
 template <class Work, class T>
 static __device__ __forceinline__ void
 load_tiles(tile_ring<T> *ring_s, char *slots_s, const Work &work,
-           const chain<T> &c, unsigned tiles, int ends) {
+           const chain<T> &c, unsigned tiles) {
     ring_place p;
     unsigned tile = atomicAdd(c.ticket, 1u);
     for (;; p.advance()) {
@@ -151,10 +151,8 @@ load_tiles(tile_ring<T> *ring_s, char *slots_s, const Work &work,
         } else {
             mbarrier_arrive(full); // the readers load from memory
         }
-        if (tile < tiles)
-            tile = atomicAdd(c.ticket, 1u); // while the copy is in flight
-        else if (--ends == 0)
-            return;
+        if (tile >= tiles) return;
+        tile = atomicAdd(c.ticket, 1u); // while the copy is in flight
     }
 }
 
@@ -259,15 +257,12 @@ template <class T> struct tile_looker {
     }
 };
 
-/* Store the sum of all earlier tiles for every LOOKERS-th tile of the block.
- * own: the number of the calling warp among the lookers. */
-template <int LOOKERS, class T>
+/* Store the sum of all earlier tiles for each tile of the block. */
+template <class T>
 static __device__ __forceinline__ void
-look_at_tiles(tile_ring<T> *ring_s, const chain<T> &c, unsigned tiles,
-              unsigned own) {
+look_at_tiles(tile_ring<T> *ring_s, const chain<T> &c, unsigned tiles) {
     tile_looker<T> looker;
-    ring_turn<RING_ENTRIES> entry;
-    for (entry.advance(own);; entry.advance(LOOKERS)) {
+    for (ring_turn<RING_ENTRIES> entry;; entry.advance()) {
         mbarrier_wait(&ring_s->taken[entry.at], entry.parity);
         const unsigned tile = ring_s->tile[entry.at];
         if (tile >= tiles) return;
@@ -282,16 +277,6 @@ look_at_tiles(tile_ring<T> *ring_s, const chain<T> &c, unsigned tiles,
 
 /* ---- the block ----------------------------------------------------------- */
 
-/* The number of threads of a block with LOOKERS lookers. */
-template <int LOOKERS> struct ring_block {
-    enum {
-        ADD = 1 + LOOKERS,
-        FINISH = ADD + RING_ADDERS,
-        WARPS = FINISH + RING_PARTS,
-        THREADS = WARPS * WARP
-    };
-};
-
 /* Handle tiles until none is left. All threads of the block call this. slots_s
  * is the dynamic shared memory of RING_SLOTS * RING_STRIDE bytes. Work has:
  *
@@ -302,42 +287,37 @@ template <int LOOKERS> struct ring_block {
  *     four load(tile, own)        such a group of a tile that is not whole
  *     T add(four)                 its share of the tile's sum
  *     void finish(ring_s, slots_s, tiles, part) */
-template <int LOOKERS, class Work, class T>
+template <class Work, class T>
 static __device__ __forceinline__ void
 run_ring(tile_ring<T> *ring_s, char *slots_s, const Work &work,
          const chain<T> &c, unsigned tiles) {
-    typedef ring_block<LOOKERS> block;
-    static_assert(LOOKERS <= RING_SLOTS,
-                  "each looker needs a slot for its end");
     ring_s->begin();
     const unsigned warp = threadIdx.x / WARP;
     if (warp == 0) {
-        if (threadIdx.x == 0)
-            load_tiles(ring_s, slots_s, work, c, tiles, LOOKERS);
-    } else if (warp < block::ADD) {
-        look_at_tiles<LOOKERS>(ring_s, c, tiles, warp - 1);
-    } else if (warp < block::FINISH) {
-        add_tiles(ring_s, slots_s, work, c, tiles, warp - block::ADD);
+        if (threadIdx.x == 0) load_tiles(ring_s, slots_s, work, c, tiles);
+    } else if (warp == 1) {
+        look_at_tiles(ring_s, c, tiles);
+    } else if (warp < 2 + RING_ADDERS) {
+        add_tiles(ring_s, slots_s, work, c, tiles, warp - 2);
     } else {
-        work.finish(ring_s, slots_s, tiles, warp - block::FINISH);
+        work.finish(ring_s, slots_s, tiles, warp - 2 - RING_ADDERS);
     }
 }
 
 /* Queue a kernel whose blocks call run_ring() on `count` numbers. Returns a
  * weft_status. */
-template <int LOOKERS, class T, class Arguments>
+template <class T, class Arguments>
 static int launch_ring(const char *op, const char *name, const Arguments &a,
                        void (*kernel)(Arguments, chain<T>, unsigned)) {
     const unsigned tiles = (unsigned)CEIL_DIV(a.count, (size_t)RING_NUMBERS);
-    const unsigned threads = ring_block<LOOKERS>::THREADS,
-                   bytes = RING_SLOTS * RING_STRIDE;
+    const unsigned bytes = RING_SLOTS * RING_STRIDE;
     scratch memory(a.stream);
     chain<T> c;
     WEFT_TRY(claim_chain(op, &memory, tiles, &c));
     const unsigned blocks =
-        min(tiles, count_resident(kernel, threads, bytes, 4));
-    return launch_kernel({name, blocks, threads, bytes, a.stream, 0}, kernel, a,
-                         c, tiles);
+        min(tiles, count_resident(kernel, RING_THREADS, bytes, 2));
+    return launch_kernel({name, blocks, RING_THREADS, bytes, a.stream, 0},
+                         kernel, a, c, tiles);
 }
 
 #endif

@@ -20,7 +20,6 @@
 #include "common/tile_ring.cuh"
 
 enum {
-    LOOKERS = 1,
     LINE = 32,       // floats of 128 bytes
     SUMMED_ROWS = 4, // rows whose counts share a word
     KEPT = 1,        // number of the barrier of the warps that finish
@@ -132,16 +131,16 @@ struct compact_work {
     }
 };
 
-static __global__ void __launch_bounds__(ring_block<LOOKERS>::THREADS)
+static __global__ void __launch_bounds__(RING_THREADS)
     compact_ring(compaction c, chain<unsigned> tiles_before, unsigned tiles) {
     extern __shared__ __align__(128) char slots_s[];
     __shared__ tile_ring<unsigned> ring_s;
     const compact_work work = {c};
-    run_ring<LOOKERS>(&ring_s, slots_s, work, tiles_before, tiles);
+    run_ring(&ring_s, slots_s, work, tiles_before, tiles);
 }
 
 int compact_bulk(const struct compaction *c) {
     // A tile publishes 32 bits, too few for the places of more numbers.
     if (c->count < COMPACT_LONG || c->count >> 32) return compact_look_back(c);
-    return launch_ring<LOOKERS>("compact", "compact_ring", *c, compact_ring);
+    return launch_ring("compact", "compact_ring", *c, compact_ring);
 }

@@ -4,7 +4,7 @@
  *             earlier tiles are summed up. While it waits, it loads nothing.
  * Idea:       a block per multiprocessor handles tiles of 64 KB in a ring of
  *             three slots (common/tile_ring.cuh). One thread requests them with
- *             cp.async.bulk. Some warps add a tile when it arrives, two look at
+ *             cp.async.bulk. Some warps add a tile when it arrives, one adds
  *             the sums of earlier tiles, and 16 scan and store it. A slot is
  * free again when these have the tile in registers. Prediction: a pass without
  * waits takes 540 us for 2^28 numbers on an H200, where a copy takes 506. The
@@ -16,8 +16,6 @@
 #include "scan.cuh"
 
 #include "common/tile_ring.cuh"
-
-enum { LOOKERS = 2 };
 
 struct scan_work {
     scanning s;
@@ -78,15 +76,15 @@ struct scan_work {
     }
 };
 
-static __global__ void __launch_bounds__(ring_block<LOOKERS>::THREADS)
+static __global__ void __launch_bounds__(RING_THREADS)
     scan_ring(scanning s, chain<float> c, unsigned tiles) {
     extern __shared__ __align__(128) char slots_s[];
     __shared__ tile_ring<float> ring_s;
     const scan_work work = {s};
-    run_ring<LOOKERS>(&ring_s, slots_s, work, c, tiles);
+    run_ring(&ring_s, slots_s, work, c, tiles);
 }
 
 int scan_bulk(const struct scanning *s) {
     if (s->count < SCAN_LONG) return scan_fixed_order(s);
-    return launch_ring<LOOKERS>("scan", "scan_ring", *s, scan_ring);
+    return launch_ring("scan", "scan_ring", *s, scan_ring);
 }
