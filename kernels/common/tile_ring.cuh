@@ -4,12 +4,11 @@
  * A block takes tiles with tickets until none is left. Its shared memory has
  * RING_SLOTS slots for them:
  *
- *     1 warp loads    a tile into each free slot, with one bulk copy
- *     RING_ADDERS     add a tile when it arrives, and publish its sum
- *     1 warp looks    at the sums that all blocks have published, and add those
- *                     of all earlier tiles
- *     RING_PARTS      finish the tile: each takes one part into registers,
- * waits for the sum of all earlier tiles, and writes results
+ *     1 warp        loads a tile into each free slot, with one bulk copy
+ *     RING_ADDERS   add each tile when it arrives, and publish its sum
+ *     1 warp        reads the published sums, and adds those of earlier tiles
+ *     RING_PARTS    take a tile's parts into registers, wait for the sum of the
+ *                   earlier tiles, and write the results
  *
  * So no tile's load waits for another tile, and its sum is published as soon as
  * the tile has arrived. Tickets are taken in order, and a block finishes its
@@ -159,7 +158,7 @@ load_tiles(tile_ring<T> *ring_s, char *slots_s, const Work &work,
 /* ---- warps add ----------------------------------------------------------- */
 
 /* Return the caller's group of four in row `row` of part `part` of a tile, in
- * the order of the sums. Only tiles that a bulk copy can move are in the slot.
+ * the order of the sums. Tiles that no bulk copy can move are not in the slot.
  */
 template <class Work>
 static __device__ __forceinline__ four get_four(const Work &work,
@@ -201,7 +200,7 @@ add_tiles(tile_ring<T> *ring_s, char *slots_s, const Work &work,
     }
 }
 
-/* ---- warps look ---------------------------------------------------------- */
+/* ---- a warp looks at earlier tiles --------------------------------------- */
 
 /* The published sums of two neighbouring sections, in the registers of a warp:
  * lane i has tiles i, i + 32, i + 64 and so on. */

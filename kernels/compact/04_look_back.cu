@@ -9,8 +9,9 @@
  *             of a warp write neighbours, starting at a multiple of 128 bytes.
  * Prediction: x is read once: 6 bytes per number if half are kept, and the
  *             order and bits of rung 3.
- * Limit:      the memory. A tile also has a word of 8 bytes, less than a
- *             thousandth of its numbers. */
+ * Limit:      while a block waits for its place, it loads nothing. On an H200,
+ *             2^28 numbers take 630 us, and a copy of their bytes 380. Larger
+ *             tiles in a ring keep loads in flight (rung 5). */
 #include "compact.cuh"
 
 #include "common/look_back.cuh"

@@ -3,16 +3,16 @@
  * Before:     a block of rung 4 loads 16 KB, waits for its place, writes, and
  *             ends. A multiprocessor runs eight such blocks; while they wait,
  *             they load nothing.
- * Idea:       the ring of scan's rung 11 (common/tile_ring.cuh) with counts
- *             instead of sums. One warp looks at the counts of earlier tiles.
- * 16 warps take a tile of 64 KB into registers, and write its kept numbers to
- * the tile's own slot, from where they are copied to y, 16 bytes a lane. A
- * lane's counts of four rows share a word, so a scan over lanes takes five
- * shuffles for 512 numbers. Prediction: 6 bytes per number if half are kept, at
- * the rate of a copy: 380 us for 2^28 numbers on an H200, where rung 4 takes
- * 630. Limit:      the memory. The rung needs compute capability 9.0. If x
- * begins at no multiple of 16 bytes, and for the last tile, threads load,
- *             twice. */
+ * Idea:       the ring of scan's rung 11 (common/tile_ring.cuh) with counts.
+ *             16 warps take a tile of 64 KB into registers, and store its kept
+ *             numbers in the tile's own slot. From there they copy them to y,
+ *             16 bytes a lane. A lane's counts of four rows share a word: one
+ *             scan over lanes finds the places of 512 numbers.
+ * Prediction: 6 bytes per number if half are kept. At the rate of a copy, that
+ *             is 380 us for 2^28 numbers on an H200, where rung 4 takes 630.
+ * Limit:      the memory. The rung needs compute capability 9.0. If x begins at
+ *             no multiple of 16 bytes, and for the last tile, threads load.
+ * Error:      none: the kept numbers are copies, and counts are integers. */
 #include "compact.cuh"
 
 #include <stdint.h>
@@ -25,7 +25,7 @@ enum {
     KEPT = 1,        // number of the barrier of the warps that finish
 };
 
-/* Fewer numbers fill no GPU with tiles of 64 KB. */
+/* Below this count, tiles of 64 KB would be too few to keep a GPU busy. */
 #ifdef __CUDACC__
 enum { COMPACT_LONG = 1 << 22 };
 #else

@@ -5,14 +5,16 @@
  * Idea:       a block per multiprocessor handles tiles of 64 KB in a ring of
  *             three slots (common/tile_ring.cuh). One thread requests them with
  *             cp.async.bulk. Some warps add a tile when it arrives, one adds
- *             the sums of earlier tiles, and 16 scan and store it. A slot is
- * free again when these have the tile in registers. Prediction: a pass without
- * waits takes 540 us for 2^28 numbers on an H200, where a copy takes 506. The
- * ring hides most of what rung 10 adds to that. Limit:      the memory. The
- * rung needs compute capability 9.0. If addresses are no multiples of 16, and
- * for the last tile, threads load, twice. Error:      16384 numbers of a tile,
- * and 128 tiles of a section, add up in trees; sections one after the other. So
- * an error grows with the number of numbers divided by 2^21. */
+ *             the sums of earlier tiles, and 16 scan and store it. The slot is
+ *             free again when these have the tile in registers.
+ * Prediction: a pass without waits takes 540 us for 2^28 numbers on an H200,
+ *             where a copy takes 506. The ring hides most of the other 170 us
+ *             of rung 10.
+ * Limit:      the memory. The rung needs compute capability 9.0. If addresses
+ *             are no multiples of 16, and for the last tile, threads load.
+ * Error:      the numbers of a tile, and the 128 tiles of a section, add up in
+ *             trees; sections one after the other. So the last sum's error
+ *             grows with the count divided by 2^21. */
 #include "scan.cuh"
 
 #include "common/tile_ring.cuh"
