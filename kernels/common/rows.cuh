@@ -14,7 +14,7 @@
 enum { WARP = 32, WARPS = THREADS / WARP };
 
 /* Return to every lane the sum over the warp's lanes, added in a tree. */
-static __device__ __forceinline__ float add_lanes(float value) {
+template <class T> static __device__ __forceinline__ T add_lanes(T value) {
     for (int distance = WARP / 2; distance > 0; distance /= 2)
         value += __shfl_xor_sync(0xffffffff, value, distance);
     return value;

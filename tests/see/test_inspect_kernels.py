@@ -70,6 +70,22 @@ def test_an_ops_kernels_are_clean(op, rung):
     check_clean(rung, lambda turn, case: True)
 
 
+# Below 2^14 numbers, these rungs launch an earlier one.
+@pytest.mark.slow
+@pytest.mark.parametrize("op", ["scan", "compact"])
+def test_a_ring_of_tiles_is_clean(op):
+    lib, rung = load_watched_library(op), native.library(op, "cpu").rung("bulk")
+    (case,) = [c for c in cases(op) if c.title in ("count=33001", "count=33000")]
+    for order in ORDERS:
+        lib.call("weft_set_order", order)
+        open_runtime().simt_check_begin()
+        try:
+            run(lib, rung, case)
+        finally:
+            lib.call("weft_set_order", 0)
+        assert not findings(), findings()
+
+
 # Rung pipeline chooses another tile for each size: small, large and wide, few rows, few
 # columns, and more tiles than its blocks compute in one round.
 @pytest.mark.slow
