@@ -376,8 +376,10 @@ def test_every_way_to_run_a_kernel_is_an_answer(name):
 
 @pytest.mark.slow
 @each_kernel
-def test_the_published_answers_are_accepted_by_numba(name):
+def test_the_published_answers_are_accepted_by_numba(name, monkeypatch):
     puzzle = puzzles[name]
+    if name not in FIRST and puzzle.drawn:  # Numba starts an operating system's thread
+        monkeypatch.setitem(puzzle.checks, "sizes", [puzzle.drawn])
     try:
         assert puzzle.check(numba_jit(puzzle.answer)).language == "Numba"
     except ArgumentError as error:  # Numba's simulator has no shuffles
