@@ -145,6 +145,8 @@ LONG += (
     "cols=26003",
     "cols=8191",
     "cols=4100",
+    *("classes=1024", "classes=1025", "classes=3001", "classes=16", "classes=26003"),
+    "classes=65537",
     "count=4099",
     "count=12289",
     "count=33000",
