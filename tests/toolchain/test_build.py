@@ -19,6 +19,7 @@ from weft.toolchain import build, native, tools
 
 CU = sorted(build.KERNELS.rglob("*.cu"))
 C_AND_CPP = sorted(p for p in build.KERNELS.rglob("*.c*") if p.suffix in (".c", ".cpp"))
+WAITING = ["copy", "scan", "softmax", "sort", "transpose"]
 RELU = 'from weft.toolchain import native\nnative.library("relu", "cpu")'
 
 
@@ -264,7 +265,11 @@ def test_plain_c_for_other_processors_passes_the_checks(march):
 @pytest.mark.slow
 @pytest.mark.long
 def test_kernels_on_ucontext_fibers_are_right_in_small_cases():
-    """These fibers need a system call per switch, so whole checks take ten minutes."""
+    """These fibers need a system call per switch, so whole checks take ten minutes.
+
+    The rungs of these ops wait in every way: for barriers, shuffles, clusters, bulk
+    copies, and the flags of other blocks. All libraries would take a minute to build.
+    """
     script = f"""
         import sys
         sys.path.append({str(build.ROOT / "tests")!r})
@@ -272,15 +277,15 @@ def test_kernels_on_ucontext_fibers_are_right_in_small_cases():
         from weft.ops import cases
         from weft.ops.check import check_rung
         from weft.toolchain import native
-        for op in cases.OPS:
+        for op in {WAITING}:
             lib = native.library(op, "cpu")
             for rung in lib.here():
-                check_rung(lib, rung, some=list_small_cases(rung))
+                check_rung(lib, rung, some=list_small_cases(rung)[::2])
                 print(op, rung.name)
     """
     process = run_python(script, WEFT_FIBERS="ucontext")
     assert process.returncode == 0, process.stderr
-    assert {*process.stdout.split()[::2]} == {*cases.OPS}
+    assert {*process.stdout.split()[::2]} == {*WAITING}
 
 
 def test_a_source_may_ask_a_compiler_for_flags(tmp_path):
