@@ -37,23 +37,23 @@ def check_clean(
 ) -> None:
     """Check that the watch build finds nothing in the cases that `chosen` selects.
 
-    least: the minimum number of runs.
+    The orders of the threads take turns. least: the minimum number of runs.
     """
     lib, runs = load_watched_library(rung.op), 0
     for turn, case in enumerate(cases(rung.op, 0, rung.precision, 0, rung.name)):
         size = sum(t.numel() for t in case.inputs.values() if t is not None)
         if size > LARGEST or not chosen(turn, case):
             continue
-        for order in ORDERS if case.every_order else [ORDERS[turn % len(ORDERS)]]:
-            lib.call("weft_set_order", order)
-            open_runtime().simt_check_begin()
-            try:
-                run(lib, rung, case)
-            finally:
-                lib.call("weft_set_order", 0)
-            message = f"{rung.name}, {case.title}, order {order}: {findings()}"
-            assert not findings(), message
-            runs += 1
+        order = ORDERS[turn % len(ORDERS)]
+        lib.call("weft_set_order", order)
+        open_runtime().simt_check_begin()
+        try:
+            run(lib, rung, case)
+        finally:
+            lib.call("weft_set_order", 0)
+        message = f"{rung.name}, {case.title}, order {order}: {findings()}"
+        assert not findings(), message
+        runs += 1
     assert runs >= least
 
 
