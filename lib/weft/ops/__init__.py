@@ -24,6 +24,7 @@ Bad input raises weft.ArgumentError (a ValueError) whose message contains the nu
 
 from .cases import OPS, find_op
 from .cases.orders import argsort as argsort
+from .library import register
 from .products import matmul as matmul
 
 __all__ = [*OPS, "argsort"]  # cases/ has a section for each op
@@ -31,3 +32,4 @@ __all__ = [*OPS, "argsort"]  # cases/ has a section for each op
 for _op in OPS:
     if _found := find_op(_op):
         globals()[_op] = _found.function()
+        register(_found)

@@ -269,7 +269,7 @@ class CallPlan:
             if array is None and i.optional:
                 tensors[i.name] = None
                 continue
-            dtypes = WORDS if i.name in self.op.words.values() else (i.dtype,)
+            dtypes = self.dtypes_of(i.name, i.dtype)
             tensor = tensors[i.name] = tensor_of(self.name, i.name, array, *dtypes)
             where = tensor.get_device()
             if device is None:
@@ -306,11 +306,15 @@ class CallPlan:
                     tensors[i.name] = tensors[i.name].view(sizes)
         return tensors, numbers
 
+    def dtypes_of(self, name: str, dtype: torch.dtype) -> tuple[torch.dtype, ...]:
+        """Return the dtypes that an array of weft.h's type `dtype` may have."""
+        return WORDS if name in self.op.words.values() else (dtype,)
+
     def _refuse(self, i: OpInput, tensors: Tensors, known: Mapping[str, Any]) -> None:
         """Raise ArgumentError for an array whose shape does not fit other shapes."""
         dims = known[ANY[0]] if i.dims is ANY else [known.get(d, d) for d in i.dims]
         wanted = f"({', '.join(map(str, dims))}{',' * (len(dims) == 1)})"
-        others = _describe_shapes({n: t for n, t in tensors.items() if n != i.name})
+        others = describe_shapes({n: t for n, t in tensors.items() if n != i.name})
         since = f", since {others}" if others else ""
         actual = f"{i.name} is {shape_of(tensors[i.name])}"
         raise ArgumentError(f"{self.name}: {actual}, expected {wanted}{since}")
@@ -331,12 +335,17 @@ class CallPlan:
                     f"torch.no_grad()"
                 )
 
+    def is_empty(self, tensors: Tensors, numbers: Mapping[str, Any]) -> bool:
+        """Return whether an array is empty, so that there is nothing to launch."""
+        empty = (t is not None and not t.numel() for t in tensors.values())
+        return 0 in numbers.values() and any(empty)
+
     def want_values(self, tensors: Tensors, numbers: Mapping[str, Any]) -> None:
         """Refuse integers that must be below a size that is 0."""
         for name, size in self.op.below.items():
             if numbers[size] == 0 and tensors[name].numel():
                 raise ArgumentError(
-                    f"{self.name}: {_describe_shapes(tensors)}: no {name} can be "
+                    f"{self.name}: {describe_shapes(tensors)}: no {name} can be "
                     f"below {size} = 0"
                 )
 
@@ -400,7 +409,7 @@ class CallPlan:
         except (RuntimeError, ValueError, IndexError) as error:
             why = str(error).partition("\n")[0]
             raise ArgumentError(
-                f"{self.name}: {_describe_shapes(tensors)}: PyTorch refuses it, "
+                f"{self.name}: {describe_shapes(tensors)}: PyTorch refuses it, "
                 f"too: {why}"
             ) from None
 
@@ -446,7 +455,7 @@ class Differentiable(torch.autograd.Function):
         return None, *plan.backwards(rung, tensors, numbers, ctx.needs_input_grad[1:])
 
 
-def _describe_shapes(tensors: Tensors) -> str:
+def describe_shapes(tensors: Tensors) -> str:
     """Format shapes: x is (2, 3), weight is (4, 3)."""
     there = {name: tensor for name, tensor in tensors.items() if tensor is not None}
     return ", ".join(f"{name} is {shape_of(t)}" for name, t in there.items())

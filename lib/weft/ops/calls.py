@@ -36,6 +36,33 @@ def wants_gradients(*args: Any) -> bool:
     return False
 
 
+_PLAIN = torch.Tensor, torch.nn.Parameter
+
+
+def is_traced(array: Array) -> bool:
+    """Return whether PyTorch traces or transforms a call with this array.
+
+    Such an array has no memory to pass to C: torch.compile, torch.export and torch.func
+    see the call as an op of torch.ops.weft.
+    """
+    return (
+        torch.compiler.is_compiling()
+        or torch._C._are_functorch_transforms_active()
+        or torch._C._len_torch_dispatch_stack() > 0
+        or (
+            type(array) not in _PLAIN
+            and isinstance(array, torch.Tensor)
+            and is_traceable_wrapper(array)
+        )
+    )
+
+
+def is_traceable_wrapper(array: torch.Tensor) -> bool:
+    """Return whether an array is of a subclass that handles each op by itself."""
+    handler = type(array).__torch_dispatch__
+    return handler is not torch._C._disabled_torch_dispatch_impl
+
+
 def refuse_second_gradient(backward: Callable) -> Callable:
     """Wrap backward() to refuse create_graph=True: second gradients would be wrong.
 
