@@ -292,12 +292,15 @@ def rows_of(args: Any) -> list[Row]:
     return rows(names or [*PARTS], args.device)
 
 
-def rows(names: Sequence[str] = tuple(PARTS), device: str = "cpu") -> list[Row]:
+def rows(
+    names: Sequence[str] = tuple(PARTS), device: str = "cpu", supported: bool = True
+) -> list[Row]:
     """Build bridges, try what works, and time their calls in turn.
 
-    On a CPU, Triton's row has lines, but no times. On a GPU, it is the only bridge. The
-    last row is PyTorch's own x + x * x / 2. Raises RuntimeError if a bridge computes a
-    wrong result.
+    supported: whether to try what works, which takes seconds. On a CPU, Triton's row
+    has lines, but no times. On a GPU, it is the only bridge. The last rows are
+    PyTorch's own x + x * x / 2 and, on a CPU, the C loop alone. Raises RuntimeError if
+    a bridge computes a wrong result.
     """
     place = parse_device(device)
     on_gpu = place.type == "cuda"
@@ -311,7 +314,9 @@ def rows(names: Sequence[str] = tuple(PARTS), device: str = "cpu") -> list[Row]:
         call, seconds = connect(name)
         if not torch.allclose(call(x), x + x * x / 2):
             raise RuntimeError(f"bridge {name} computed a wrong result: {call(x)}")
-        found[name] |= {"build_s": seconds, **find_support(call, str(place))}
+        found[name]["build_s"] = seconds
+        if supported:
+            found[name] |= find_support(call, str(place))
         contenders[name] = Contender(call=functools.partial(call, x), checked=True)
     found["torch"] = {"lines": 1, "build_s": 0.0, **dict.fromkeys(WORKS, True)}
     contenders["torch"] = Contender(call=lambda: x + x * x / 2, checked=True)
