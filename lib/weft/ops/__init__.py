@@ -24,10 +24,11 @@ Bad input raises weft.ArgumentError (a ValueError) whose message contains the nu
 
 from .cases import OPS, find_op
 from .cases.orders import argsort as argsort
-from .library import register
+from .launcher_ops import register
+from .library import register_op as register_op
 from .products import matmul as matmul
 
-__all__ = [*OPS, "argsort"]  # cases/ has a section for each op
+__all__ = [*OPS, "argsort", "register_op"]  # cases/ has a section for each op
 
 for _op in OPS:
     if _found := find_op(_op):

@@ -297,7 +297,7 @@ class CallPlan:
         if self.op.words:
             numbers["kind"] = WORDS.index(tensors[self.inputs[0].name].dtype)
         for at, what, names in self.options:
-            for name, value in zip(names, _spread_values(what, names, args[at])):
+            for name, value in zip(names, spread_values(what, names, args[at])):
                 numbers[name] = number_of(what, value, self.kinds[name])
         if LEADING in numbers:
             for i in self.inputs:
@@ -461,7 +461,7 @@ def describe_shapes(tensors: Tensors) -> str:
     return ", ".join(f"{name} is {shape_of(t)}" for name, t in there.items())
 
 
-def _spread_values(what: str, names: Sequence[str], value: Any) -> Sequence[Any]:
+def spread_values(what: str, names: Sequence[str], value: Any) -> Sequence[Any]:
     """Return one value for each name; a single value applies to all names."""
     if len(names) == 1:
         return (value,)

@@ -1,466 +1,226 @@
-"""The ops as torch.library ops: torch.ops.weft.relu, torch.ops.weft.relu_backward, ...
+"""Ops of PyTorch's library: torch.ops.weft.relu, and the reader's own kernels.
 
-weft.relu() calls them where PyTorch needs a name instead of a call of C: in
-torch.compile, in torch.export, and in vmap and the other transforms of torch.func.
-Everything follows from an op's declarations: the schema from the twin's parameters and
-from weft.h, the shapes of the results (register_fake) from the Op's shapes, and the
-gradients from the launcher of the backward pass.
+weft.relu() calls torch.ops.weft.relu where PyTorch needs a name instead of a call of C:
+in torch.compile, in torch.export, and in vmap and the other transforms of torch.func.
+launcher_ops.py derives these ops. register_op() registers the reader's kernels, as
+torch.ops.weft_user.NAME.
 
-An op of the library takes torch tensors on the CPU or on a GPU. It returns every array
-that the launcher writes, in weft.h's order: layernorm returns y, total, mean and rstd.
-An array that a call does not write has the shape (0). Gradients flow from the first
-result alone. vmap calls an op once if the batch can be one more leading dimension,
-and otherwise once per element of the batch.
-
-Bad input raises ArgumentError, which is a RuntimeError. Other devices raise
+Bad input raises ArgumentError, which is a RuntimeError. Devices without kernels raise
 NotImplementedError, and so do second derivatives.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ..base.errors import ArgumentError
-from .bindings import ANY, LEADING, CallPlan, OpLauncher, describe_shapes
-from .calls import tensor_of, want_one_device, wants_gradients
-from .op import Op
+from ..cells.module import Kernel, Module, select_only_kernel
+from .calls import tensor_of
 
 DEVICES = ("cpu", "cuda")
-# vmap has no rule for these ops.
-NOT_BATCHED = {
-    "sgd": "it writes to its argument",
-    "compact": "the elements of a batch would have results of different lengths",
-}
-_WEFT = torch.library.Library("weft", "FRAGMENT")
-
-
-def define(library: Any, schema: str, run: Callable, fake: Callable) -> Any:
-    """Define an op, its function for arrays, and its function for their shapes.
-
-    library: a torch.library.Library. schema: as in "relu(Tensor x) -> Tensor". Return
-    the op, torch.ops.NAMESPACE.NAME.default.
-    """
-    name, _, rest = schema.partition("(")
-    full = f"{library.ns}::{name}"
-    torch.library.define(full, f"({rest}", lib=library)
-    torch.library.impl(full, DEVICES, run, lib=library)
-    torch.library.register_fake(full, fake, lib=library)
-    return getattr(getattr(torch.ops, library.ns), name).default
+THREADS = 256  # per block of a reader's kernel
 
 
 class LibraryOp:
-    """A launcher of weft.h as an op of the library.
+    """An op of PyTorch's library with its shapes, gradients and rule for vmap."""
 
-    parameters: type, name and possibly default of each argument, as in the schema.
-    outputs: the names of the results.
-    """
+    def __init__(self, library: Any, schema: str, gradient: bool, batched: bool = True):
+        """Register the op.
 
-    def __init__(
-        self,
-        plan: CallPlan,
-        launcher: OpLauncher,
-        parameters: Sequence[str],
-        outputs: Sequence[str],
-    ):
-        self.plan, self.op, self.launcher = plan, plan.op, launcher
-        self.name = launcher.function.removeprefix("weft_")
-        self.names = [text.partition("=")[0].split()[-1] for text in parameters]
-        self.arrays = [name for name in self.names if name in launcher.dtypes]
-        self.outputs = outputs
-        results = ", ".join(["Tensor"] * len(outputs))
-        results = results if len(outputs) == 1 else f"({results})"
-        takes = ", ".join([*parameters, "*", "str? rung=None"])
-        schema = f"{self.name}({takes}) -> {results}"
-        self.overload = define(_WEFT, schema, self.run, self.infer)
-        if plan.name not in NOT_BATCHED:
-            torch.library.register_vmap(f"weft::{self.name}", self.batch, lib=_WEFT)
+        library: a torch.library.Library, which determines the namespace. schema: such
+        as "relu(Tensor x) -> Tensor". gradient: whether differentiate() is used; if
+        not, run() and infer() must refuse arrays that require gradients. batched:
+        whether batch() is used.
+        """
+        name, _, rest = schema.partition("(")
+        full = f"{library.ns}::{name}"
+        torch.library.define(full, f"({rest}", lib=library)
+        torch.library.impl(full, DEVICES, self.run, lib=library)
+        torch.library.register_fake(full, self.infer, lib=library)
+        self.overload = getattr(getattr(torch.ops, library.ns), name).default
+        self.gradient = gradient
+        if batched:
+            torch.library.register_vmap(full, self.batch, lib=library)
+        if not gradient:
+            library.impl(name, torch.library.fallthrough_kernel, "Autograd")
+            return
+        torch.library.register_autograd(
+            full,
+            lambda ctx, *grads: self.differentiate(ctx, ctx.needs_input_grad, *grads),
+            setup_context=lambda ctx, inputs, output, keyword_only_inputs=None: (
+                self.remember(ctx, inputs, output, **(keyword_only_inputs or {}))
+            ),
+            lib=library,
+        )
 
-    def run(self, *args: Any, rung: str | None = None) -> Any:
+    def call(self, options: dict[str, Any], *args: Any) -> Any:
+        """Call the op, also in a transform of torch.func."""
+        if self.gradient and torch._C._are_functorch_transforms_active():
+            return Transformed.apply(self, options, *args)
+        return self.overload(*args, **options)
+
+    def run(self, *args: Any, **options: Any) -> Any:
         """Compute the results on the arrays' device."""
         raise NotImplementedError
 
-    def infer(self, *args: Any, rung: str | None = None) -> Any:
+    def infer(self, *args: Any, **options: Any) -> Any:
         """Return empty results of the right shapes, for arrays without numbers."""
-        given = dict(zip(self.names, args))
-        numbers = self.measure(given)
-        first = next(given[name] for name in self.arrays if given[name] is not None)
-        return self.pack(
-            first.new_empty(
-                self.shape_of(name, numbers) if self.is_made(name, given) else (0,),
-                dtype=self.dtype_of(name, given),
-            )
-            for name in self.outputs
-        )
-
-    def pack(self, results: Any) -> Any:
-        """Return results as the schema requires: a tuple, one tensor, or None."""
-        found = tuple(results)
-        return found if len(found) > 1 else found[0] if found else None
-
-    def is_made(self, output: str, given: Mapping[str, Any]) -> bool:
-        """Return whether a call with these arguments writes the output."""
         raise NotImplementedError
 
-    def dtype_of(self, name: str, given: Mapping[str, Any]) -> torch.dtype:
-        words = self.op.words.get(name)
-        return given[words].dtype if words else self.launcher.dtypes[name]
-
-    # ---- shapes ------------------------------------------------------------------
-
-    def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the sizes by name; refuse arrays that do not fit.
-
-        Sizes may be symbolic. Dimensions, not numbers, are under LEADING and "...".
-        """
-        tensors = {n: given[n] for n in self.arrays if given[n] is not None}
-        for name, tensor in tensors.items():
-            if not tensor.is_meta:
-                dtypes = self.plan.dtypes_of(name, self.launcher.dtypes[name])
-                tensor_of(self.name, name, tensor, *dtypes)
-        want_one_device(self.name, tensors)
-        numbers: dict[str, Any] = {}
-        for name, value in given.items():
-            if name == ANY_SHAPE:
-                numbers[ANY[0]] = torch.Size(value)
-            elif name not in self.launcher.dtypes:
-                parts = self.op.shapes.get(name, (name,))
-                numbers |= zip(parts, value if len(parts) > 1 else [value])
-        for name, tensor in tensors.items():
-            self._add_sizes(name, tensor.shape, numbers)
-        for name, tensor in tensors.items():
-            if (want := self.shape_of(name, numbers)) != tuple(tensor.shape):
-                self._refuse(name, tensors, want)
-        return numbers
-
-    def _add_sizes(
-        self, name: str, shape: Sequence[Any], numbers: dict[str, Any]
-    ) -> None:
-        dims = self.op.shapes[self.op.array(name)]
-        if dims is ANY:
-            numbers.setdefault(ANY[0], shape)
-            return
-        if self.is_many(name) and len(shape):
-            numbers.setdefault(LEADING, shape[:-1])
-            shape = (math.prod(shape[:-1]), shape[-1])
-        if len(shape) != len(dims):
-            self._refuse(name, {name: shape}, dims)
-        numbers |= {
-            dim: size
-            for dim, size in zip(dims, shape)
-            if dim.isidentifier() and dim not in numbers
-        }
-
-    def _refuse(self, name: str, tensors: Mapping[str, Any], want: Any) -> None:
-        shape = tuple(getattr(tensors[name], "shape", tensors[name]))
-        others = describe_shapes({n: t for n, t in tensors.items() if n != name})
-        since = f", since {others}" if others else ""
-        wanted = f"({', '.join(map(str, want))}{',' * (len(want) == 1)})"
-        raise ArgumentError(
-            f"{self.name}: {name} is {shape}, expected {wanted}{since}"
-        )
-
-    def shape_of(self, name: str, numbers: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Return the shape of an argument or a result for these sizes."""
-        shape = self.op.extents[self.op.array(name)](self.name, numbers)
-        if self.is_many(name):
-            return *numbers[LEADING], *shape[1:]
-        return tuple(shape)
-
-    def is_many(self, name: str) -> bool:
-        """Return whether all dimensions of an array but the last count as one."""
-        return self.op.array(name) in self.op.many
-
-    # ---- vmap --------------------------------------------------------------------
-
-    def batch(self, info: Any, in_dims: Any, *args: Any, rung: Any = None) -> Any:
+    def batch(self, info: Any, in_dims: Any, *args: Any, **options: Any) -> Any:
         """Run the op on batches, whose dimensions are in_dims (None: no batch)."""
-        given, dims = dict(zip(self.names, args)), dict(zip(self.names, in_dims))
-        count = info.batch_size
-        batched = {n for n in self.arrays if dims[n] is not None}
-        for name in batched:
-            given[name] = given[name].movedim(dims[name], 0)
-        there = {n for n in self.arrays if given[n] is not None}
-        if self._can_fold(batched, there):
-            for name in there:
-                array = given[name]
-                if name not in batched and not self._is_shared(name):
-                    array = array.expand(count, *array.shape)
-                array = array.flatten(0, 1) if self._is_row(name) else array
-                given[name] = array.contiguous()
-            results = self._listed(self.overload(*given.values(), rung=rung))
-            made = [self.is_made(name, given) for name in self.outputs]
-            return self.pack(
-                y.unflatten(0, (count, -1)) if self._is_row(name) else y
-                for name, y in zip(self.outputs, results)
-            ), self.pack(0 if there else None for there in made)
-        calls = []
-        for i in range(count):
-            one = {n: given[n][i].contiguous() for n in batched}
-            calls.append(
-                self._listed(self.overload(*(given | one).values(), rung=rung))
-            )
-        results = (torch.stack(parts) for parts in zip(*calls))
-        return self.pack(results), self.pack(0 for _ in self.outputs)
+        raise NotImplementedError
 
-    def _listed(self, results: Any) -> Sequence[Any]:
-        return [results] if len(self.outputs) == 1 else results
+    def remember(self, ctx: Any, inputs: Any, output: Any, **options: Any) -> None:
+        """Keep what differentiate() reads."""
 
-    def _can_fold(self, batched: set[str], there: set[str]) -> bool:
-        """Return whether the batch can be one more leading dimension."""
-        folded = {name for name in there if not self._is_shared(name)}
-        results = all(not self._is_shared(name) for name in self.outputs)
-        return batched <= folded and results and ANY_SHAPE not in self.names
-
-    def _is_shared(self, name: str) -> bool:
-        """Return whether all rows use the same array, such as a weight."""
-        is_any = self.op.shapes[self.op.array(name)] is ANY
-        return not (is_any or self.is_many(name) or self._is_row(name))
-
-    def _is_row(self, name: str) -> bool:
-        """Return whether an array has one number for each row, such as a mean."""
-        dims = self.op.shapes[self.op.array(name)]
-        return dims in [(self.op.shapes[many][0],) for many in self.op.many]
-
-
-ANY_SHAPE = "shape"  # an argument: the shape of a result that no argument determines
-
-
-class ForwardOp(LibraryOp):
-    """A forward pass. Its parameters are those of the twin."""
-
-    def __init__(self, op: Op):
-        plan = op.plan
-        written = [i.name for i in plan.in_place]
-        left = {*written, op.length}
-        outputs = [name for name in plan.launcher.outputs if name not in left]
-        parameters = [self._declare(op, plan, name) for name in op.parameters]
-        super().__init__(plan, plan.launcher, parameters, outputs)
-        self.written = self.names.index(written[0]) if written else None
-        # The positions of the results of the Python function among the outputs, each
-        # with that of the argument without which it does not exist.
-        extra = {name: self.names.index(given) for name, given in op.extra.items()}
-        self.kept = [
-            (outputs.index(name), extra.get(name))
-            for name in op.results or (plan.result,) * (self.written is None)
-        ]
-        full = f"weft::{self.name}"
-        if plan.backward is None:
-            # Autograd has nothing to record, and _refuse_gradients() checks that.
-            skip = torch.library.fallthrough_kernel
-            _WEFT.impl(self.name, skip, "Autograd")
-            return
-        self.backward = BackwardOp(plan)
-        torch.library.register_autograd(
-            *(full, self.differentiate), setup_context=self.remember, lib=_WEFT
-        )
-
-    @staticmethod
-    def _declare(op: Op, plan: CallPlan, name: str) -> str:
-        """Return a parameter of the twin as the schema writes it."""
-        default = op.parameters[name].default
-        if name in plan.launcher.dtypes:
-            alias = "(a!)" if name in plan.launcher.outputs else ""
-            return f"Tensor? {name}=None" if default is None else f"Tensor{alias} {name}"
-        parts = op.shapes.get(name, (name,))
-        kind = _declare_number(plan.kinds[parts[0]])
-        kind = "bool" if isinstance(default, bool) else kind
-        kind += f"[{len(parts)}]" * (len(parts) > 1)
-        is_required = default is op.parameters[name].empty
-        return f"{kind} {name}" + ("" if is_required else f"={default}")
-
-    def __call__(self, args: Sequence[Any], rung: str | None) -> Any:
-        """Call the op like Op.run(), with tensors; PyTorch's tracers follow it."""
-        results = self.overload(*args, rung=rung)
-        if self.written is not None:
-            return args[self.written]
-        if len(self.outputs) == 1:
-            return results
-        kept = [
-            results[i] for i, at in self.kept if at is None or args[at] is not None
-        ]
-        return tuple(kept) if len(kept) > 1 else kept[0]
-
-    def run(self, *args: Any, rung: str | None = None) -> Any:
-        op, plan = self.op, self.op.plan
-        tensors, numbers = plan.bind(args)
-        if plan.in_place:
-            plan.want_room(args, tensors)
-        if plan.backward is None:
-            self._refuse_gradients(tensors)
-        if plan.is_empty(tensors, numbers):
-            return self._run_empty(args, rung, tensors, numbers)
-        first = plan.forward_whole(rung, tensors, numbers)
-        for i in plan.in_place:
-            torch.autograd.graph.increment_version(tensors[i.name])
-        if op.length:
-            return first[: tensors[op.length].item()]
-        like = tensors[self.arrays[0]]
-        return self.pack(
-            like.new_empty(0, dtype=plan.launcher.dtypes[name])
-            if tensors.get(name) is None
-            else op.unfold(name, tensors[name], numbers)
-            for name in self.outputs
-        )
-
-    def _run_empty(self, args: Any, rung: Any, tensors: Any, numbers: Any) -> Any:
-        """Return the twin's results, and zeros for what it does not return."""
-        y = self.op.plan.of_nothing(rung, tensors, numbers)
-        parts = y if isinstance(y, tuple) else (y,)
-        found = dict(zip(self.op.results or (self.plan.result,), parts))
-        # The twin may return its argument, which the results of an op must not be.
-        return self.pack(
-            self.op.unfold(name, found[name], numbers).clone()
-            if name in found
-            else torch.zeros_like(empty)
-            for name, empty in zip(self.outputs, self._listed(self.infer(*args)))
-        )
-
-    def infer(self, *args: Any, rung: str | None = None) -> Any:
-        if self.plan.backward is None:
-            self._refuse_gradients(dict(zip(self.names, args)))
-        if not self.op.length:
-            return super().infer(*args)
-        given = dict(zip(self.names, args))
-        self.measure(given)
-        size = torch.library.get_ctx().new_dynamic_size()
-        return given[self.arrays[0]].new_empty(size)
-
-    def is_made(self, output: str, given: Mapping[str, Any]) -> bool:
-        source = self.op.extra.get(output)
-        return source is None or given[source] is not None
-
-    # ---- gradients ---------------------------------------------------------------
-
-    def _refuse_gradients(self, given: Mapping[str, Any]) -> None:
-        tensors = {name: given[name] for name in self.plan.names}
-        if wants_gradients(*tensors.values()):
-            self.plan.want_gradients(tensors)
-
-    def remember(self, ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any):
-        """Keep what the backward pass reads."""
-        given = dict(zip(self.names, inputs))
-        self.plan.want_gradients({name: given[name] for name in self.plan.names})
-        results = dict(zip(self.outputs, self._listed(output)))
-        ctx.mark_non_differentiable(*[results[name] for name in self.outputs[1:]])
-        there = {n for n in self.outputs if self.is_made(n, given)}
-        found = given | {name: results[name] for name in there}
-        ctx.save_for_backward(*[found.get(name) for name in self.plan.saved])
-        ctx.numbers = self.measure(given)
-        ctx.rung = keyword_only_inputs["rung"]
-
-    def differentiate(self, ctx: Any, *grads: Any) -> tuple[Any, ...]:
-        """Return the gradient of each argument."""
-        plan, backward = self.plan, self.backward
-        tensors = dict(zip(plan.saved, ctx.saved_tensors))
-        tensors[plan.gradient] = grads[0].contiguous()
-        needs = dict(zip((f"d{name}" for name in self.names), ctx.needs_input_grad))
-        given = {n: tensors[n] for n in backward.arrays}
-        for name in backward.names[len(given) :]:
-            if name == MASK:
-                given[name] = [bool(needs[output]) for output in backward.outputs]
-            else:
-                given[name] = ctx.numbers[ANY[0] if name == ANY_SHAPE else name]
-        results = backward._listed(backward.overload(*given.values(), rung=ctx.rung))
-        found = dict(zip(backward.outputs, results))
-        return tuple(found[name] if needs[name] else None for name in needs)
-
-
-MASK = "output_mask"  # an argument: which gradients the backward pass computes
-
-
-class BackwardOp(LibraryOp):
-    """A backward pass. It takes the launcher's arrays, and sizes that they lack."""
-
-    def __init__(self, plan: CallPlan):
-        launcher, op = plan.backward, plan.op
-        optional = {i.name for i in plan.inputs if i.optional} | op.extra.keys()
-        known, shapes = set(), []
-        for name in launcher.inputs:
-            shapes.append(op.shapes[op.array(name)])
-            known |= set() if name in optional else {*shapes[-1]}
-        parameters = [
-            f"Tensor{'?' * (name in optional)} {name}" for name in launcher.inputs
-        ]
-        for name, kind in (launcher.numbers | launcher.fields).items():
-            if name not in known and name != plan.count:
-                parameters.append(f"{_declare_number(kind)} {name}")
-        made = [op.shapes[op.array(name)] for name in launcher.outputs]
-        if ANY in made and ANY not in shapes:
-            parameters.append(f"SymInt[] {ANY_SHAPE}")
-        if op.skipped:
-            parameters.append(f"bool[] {MASK}")
-        super().__init__(plan, launcher, parameters, launcher.outputs)
-        torch.library.register_autograd(
-            f"weft::{self.name}", self.refuse_second_gradient, lib=_WEFT
-        )
-
-    def run(self, *args: Any, rung: str | None = None) -> Any:
-        given = dict(zip(self.names, args))
-        numbers = self.measure(given)
-        tensors = {name: self._fold(name, given[name]) for name in self.arrays}
-        if ANY[0] in numbers:
-            numbers[self.plan.count] = math.prod(numbers[ANY[0]])
-        if any(t is not None and not t.numel() for t in tensors.values()):
-            return self._run_empty(given, numbers)
-        wanted = [
-            name in self.outputs and self.is_made(name, given)
-            for name in self.plan.gradients
-        ]
-        found = self.op.plan.backwards(rung, tensors, numbers, wanted)
-        results = dict(zip(self.plan.gradients, found))
-        first = tensors[self.plan.gradient]
-        return self.pack(
-            first.new_empty(0)
-            if results[name] is None
-            else self.op.unfold(self.op.array(name), results[name], numbers)
-            for name in self.outputs
-        )
-
-    def _run_empty(self, given: Mapping[str, Any], numbers: Any) -> Any:
-        """Return gradients without a launch: an empty array adds nothing to them.
-
-        What remains is the gradient of a term such as a bias, a sum of dy.
-        """
-        dy = given[self.plan.gradient]
-        dims = self.op.shapes[self.plan.result]
-        results = []
-        for name in self.outputs:
-            shape = self.shape_of(name, numbers) if self.is_made(name, given) else (0,)
-            result = dy.new_zeros(shape)
-            if result.numel() and dy.numel():
-                own = self.op.shapes[self.op.array(name)]
-                axes = [axis - len(dims) for axis, d in enumerate(dims) if d not in own]
-                result = self._fold(self.plan.gradient, dy).sum(axes)
-            results.append(result)
-        return self.pack(results)
-
-    def _fold(self, name: str, array: Any) -> Any:
-        """Return an array as its launcher reads it, with one leading dimension."""
-        if array is None or not self.is_many(name):
-            return array
-        return array.view(math.prod(array.shape[:-1]), array.shape[-1])
-
-    def is_made(self, output: str, given: Mapping[str, Any]) -> bool:
-        return MASK not in given or given[MASK][self.outputs.index(output)]
-
-    def refuse_second_gradient(self, ctx: Any, *grads: Any) -> None:
+    def differentiate(self, ctx: Any, needs: Any, *grads: Any) -> tuple[Any, ...]:
+        """Return the gradient of each argument that needs one, and None for others."""
         raise NotImplementedError(
-            f"{self.plan.name}: second derivatives are not implemented; the ops are "
+            f"{self.overload}: second derivatives are not implemented; the ops are "
             f"differentiable once"
         )
 
 
-def _declare_number(kind: type) -> str:
-    return "float" if kind is float else "SymInt"
+class Transformed(torch.autograd.Function):
+    """A call in a transform of torch.func, which register_autograd() lacks."""
+
+    @staticmethod
+    def forward(op: LibraryOp, options: dict[str, Any], *args: Any) -> Any:
+        return op.overload(*args, **options)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.op, options, *args = inputs
+        ctx.op.remember(ctx, args, output, **options)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+        needs = ctx.needs_input_grad[2:]
+        return None, None, *ctx.op.differentiate(ctx, needs, *grads)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, op: LibraryOp, options: Any, *args: Any) -> Any:
+        return op.batch(info, in_dims[2:], *args, **options)
 
 
-def register(op: Op) -> None:
-    """Register an op; one whose declarations do not fit raises its error when called."""
-    try:
-        op.library = ForwardOp(op)
-    except ArgumentError:
-        op.library = None
+# ---- the reader's kernels ------------------------------------------------------------
+
+_USER = torch.library.Library("weft_user", "FRAGMENT")
+
+
+class _Elementwise(LibraryOp):
+    """A kernel on arrays of one shape: kernel(result, *arrays, n)."""
+
+    def __init__(self, name: str, arrays: tuple[str, ...]):
+        self.name, self.arrays = name, arrays
+        self.kernel: Kernel | None = None
+        self.backward: _Elementwise | None = None
+        takes = ", ".join(f"Tensor {array}" for array in arrays)
+        super().__init__(_USER, f"{name}({takes}) -> Tensor", gradient=True)
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return self.call({}, x)
+
+    def run(self, *args: torch.Tensor) -> torch.Tensor:
+        y = self.infer(*args)
+        if count := y.numel():
+            kernel: Any = self.kernel
+            if kernel.signature.template:
+                kernel = kernel[y.dtype]
+            kernel[-(-count // THREADS), THREADS](y, *args, count)
+        return y
+
+    def infer(self, *args: torch.Tensor) -> torch.Tensor:
+        for name, array in zip(self.arrays, args):
+            tensor_of(self.name, name, array, *DTYPES)
+            if array.shape != args[0].shape or array.dtype != args[0].dtype:
+                raise ArgumentError(
+                    f"{self.name}: {name} is {array.dtype} {tuple(array.shape)}, but "
+                    f"{self.arrays[0]} is {args[0].dtype} {tuple(args[0].shape)}"
+                )
+        return torch.empty_like(args[0])
+
+    def batch(self, info: Any, in_dims: Any, *args: Any) -> tuple[torch.Tensor, int]:
+        shape = next(
+            a.movedim(d, 0).shape for a, d in zip(args, in_dims) if d is not None
+        )
+        moved = (
+            a.expand(shape) if d is None else a.movedim(d, 0)
+            for a, d in zip(args, in_dims)
+        )
+        return self.call({}, *(array.contiguous() for array in moved)), 0
+
+    def remember(self, ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(inputs[0])
+
+    def differentiate(self, ctx: Any, needs: Any, *grads: Any) -> tuple[Any, ...]:
+        if len(self.arrays) > 1:
+            return super().differentiate(ctx, needs, *grads)
+        if self.backward.kernel is None:
+            raise NotImplementedError(
+                f"weft_user::{self.name} has no gradient: "
+                f"register_op(name, forward, backward) adds one"
+            )
+        (x,) = ctx.saved_tensors
+        return (self.backward.call({}, grads[0].contiguous(), x),)
+
+
+DTYPES = torch.float32, torch.float64, torch.float16, torch.bfloat16
+_registered: dict[str, _Elementwise] = {}
+
+
+def register_op(
+    name: str, forward: Kernel | Module, backward: Kernel | Module | None = None
+) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Register an elementwise kernel as torch.ops.weft_user.NAME; return a function.
+
+    forward: a kernel of %%cuda or load_cuda() with the parameters (y, x, n), which
+    writes n numbers to y. backward: a kernel with the parameters (dx, dy, x, n), which
+    writes the gradient dx of x from the gradient dy of y; without it, a backward pass
+    raises NotImplementedError. The kernels run with one thread for each element, in
+    blocks of 256, on the device of x. A kernel that is a template of one type also
+    takes other floating-point types than float; gradcheck() requires float64.
+
+    The function takes a contiguous tensor x of any shape, and returns y with its shape
+    and dtype. It works in torch.compile, torch.export and torch.func. A second call
+    with the same name replaces the kernels, also in layers and compiled functions that
+    exist already.
+
+    Raises ArgumentError for a name that is not an identifier, and for kernels with
+    other parameters.
+    """
+    if not name.isidentifier() or name.startswith("_") or name.endswith("_backward"):
+        raise ArgumentError(
+            f"register_op: name={name!r}: expected an identifier such as 'swish', "
+            f"without a leading _ or the ending _backward"
+        )
+    kernels = [
+        _want_parameters("forward", forward, "y", "x", "n"),
+        backward and _want_parameters("backward", backward, "dx", "dy", "x", "n"),
+    ]
+    if name not in _registered:
+        op = _registered[name] = _Elementwise(name, ("x",))
+        op.backward = _Elementwise(f"{name}_backward", ("dy", "x"))
+    op = _registered[name]
+    op.kernel, op.backward.kernel = kernels
+    return op
+
+
+def _want_parameters(role: str, kernel: Any, *names: str) -> Kernel:
+    """Return the kernel; refuse one whose parameters are not arrays and a number."""
+    kernel = select_only_kernel(kernel)
+    expected = f"expected a kernel with the parameters ({', '.join(names)})"
+    if not isinstance(kernel, Kernel):
+        raise ArgumentError(f"register_op: {role} is {kernel!r:.60}, {expected}")
+    pointers = [param.pointer for param in kernel.params]
+    writes = [param.pointer and not param.const for param in kernel.params]
+    if pointers != [True] * (len(names) - 1) + [False] or writes.count(True) < 1:
+        raise ArgumentError(
+            f"register_op: {role} is {kernel.signature}, {expected}: arrays, and the "
+            f"number of elements"
+        )
+    return kernel
