@@ -24,6 +24,7 @@ import torch
 import torch.nn.functional as F
 
 from ..base import style as kit
+from ..base.device import parse_device
 from ..base.errors import ArgumentError
 from ..base.style import DIM, FAULT, OPPONENT, OURS, READ, SHARED, WIDTH
 from ..base.text import count_things
@@ -297,23 +298,26 @@ def _draw_shares(calls: Mapping[str, float], kernel: float, n: int) -> list[str]
 
 
 def train_beside(
-    models: Mapping[str, torch.nn.Module], steps: int = 60, batch: int = 64
+    models: Mapping[str, torch.nn.Module],
+    steps: int = 60,
+    batch: int = 32,
+    rate: float = 0.01,
 ) -> list[Row]:
     """Train models on the same batches of MNIST, in turn; return a row for each.
 
-    models: modules that map images (n,1,28,28) to scores (n,10). All learn by SGD with
-    a rate of 0.05. A row has impl (the name), us (the median time of a step), waited,
+    models: modules on the CPU that map images (n,1,28,28) to scores (n,10). All learn
+    by SGD at this rate. A row has impl (the name), us (the median time of a step), waited,
     loss (of each step) and accuracy (in %, of 1000 test digits).
     """
     images, labels = load_tensors("train", steps * batch)
     images = images.view(-1, 1, 28, 28)
     steppers = {
-        name: torch.optim.SGD(model.parameters(), lr=0.05)
+        name: torch.optim.SGD(model.parameters(), lr=rate)
         for name, model in models.items()
     }
     times: dict[str, list[float]] = {name: [] for name in models}
     losses: dict[str, list[float]] = {name: [] for name in models}
-    wait = CoreWait("cpu")
+    wait = CoreWait(parse_device("cpu"))
     for x, y in zip(images.split(batch), labels.split(batch)):
         for name, model in models.items():
             start = time.perf_counter()
