@@ -22,7 +22,7 @@ import torch
 from ..base.errors import ArgumentError
 from .bindings import ANY, LEADING, CallPlan, OpLauncher, describe_shapes, spread_values
 from .calls import tensor_of, want_one_device, wants_gradients
-from .library import LibraryOp
+from .library import WEFT, LibraryOp
 from .op import Op
 
 # Ops that vmap() refuses, and why it has no rule for them.
@@ -30,7 +30,6 @@ NOT_BATCHED = {
     "sgd": "it writes to its argument",
     "compact": "the elements of a batch would have results of different lengths",
 }
-WEFT = torch.library.Library("weft", "FRAGMENT")
 
 
 class LauncherOp(LibraryOp):
@@ -177,14 +176,7 @@ class LauncherOp(LibraryOp):
                 y.unflatten(0, (count, -1)) if self._is_row(name) else y
                 for name, y in zip(self.outputs, results)
             ), self.pack(0 if there else None for there in made)
-        calls = []
-        for i in range(count):
-            one = {n: given[n][i].contiguous() for n in batched}
-            calls.append(
-                self.list_results(self.call({"rung": rung}, *(given | one).values()))
-            )
-        results = (torch.stack(parts) for parts in zip(*calls))
-        return self.pack(results), self.pack(0 for _ in self.outputs)
+        return super().batch(info, in_dims, *args, rung=rung)
 
     def list_results(self, results: Any) -> Sequence[Any]:
         return [results] if len(self.outputs) == 1 else results

@@ -20,6 +20,7 @@ from ..base.errors import ArgumentError
 from ..cells.module import Kernel, Module, select_only_kernel
 from .calls import tensor_of
 
+WEFT = torch.library.Library("weft", "FRAGMENT")
 DEVICES = ("cpu", "cuda")
 THREADS = 256  # per block of a reader's kernel
 
@@ -71,8 +72,27 @@ class LibraryOp:
         raise NotImplementedError
 
     def batch(self, info: Any, in_dims: Any, *args: Any, **options: Any) -> Any:
-        """Run the op on batches, whose dimensions are in_dims (None: no batch)."""
-        raise NotImplementedError
+        """Run the op on batches, whose dimensions are in_dims (None: no batch).
+
+        Return the results, and the dimension of the batch in each. Here, the op runs
+        once for each element of the batch.
+        """
+        dims = [
+            d if isinstance(a, torch.Tensor) else None for a, d in zip(args, in_dims)
+        ]
+        calls = [
+            self.call(
+                options,
+                *(
+                    array if dim is None else array.select(dim, i).contiguous()
+                    for array, dim in zip(args, dims)
+                ),
+            )
+            for i in range(info.batch_size)
+        ]
+        if isinstance(calls[0], torch.Tensor):
+            return torch.stack(calls), 0
+        return tuple(map(torch.stack, zip(*calls))), (0,) * len(calls[0])
 
     def remember(self, ctx: Any, inputs: Any, output: Any, **options: Any) -> None:
         """Keep what differentiate() reads."""
