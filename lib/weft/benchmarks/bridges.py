@@ -45,7 +45,8 @@ from . import say
 SOURCES = KERNELS / "polynomial" / "bridges"
 CALLED = 16  # elements of the timed calls: the kernel itself takes nanoseconds
 LONG = 2**16  # elements of a call whose time is that of the kernel
-SAMPLES, SECONDS = 40, 1.0  # at most, for each bridge
+SAMPLES, SECONDS = 100, 1.0  # at most, for each bridge
+CALLS = 50  # per sample: short enough to fit between two other programs
 WORKS = ("gradient", "compile", "export", "vmap")
 SHOWN = ["rung", "lines", "build_s", "us", "us_low", "us_high", "spread", *WORKS]
 
@@ -95,7 +96,7 @@ def connect_function(pair: Pair) -> Call:
 
         @staticmethod
         def backward(ctx, dy):
-            return backward_c(dy, *ctx.saved_tensors)
+            return backward_c(dy.contiguous(), *ctx.saved_tensors)
 
     return Polynomial.apply
 
@@ -317,13 +318,13 @@ def rows(
         found[name]["build_s"] = seconds
         if supported:
             found[name] |= find_support(call, str(place))
-        contenders[name] = Contender(call=functools.partial(call, x), checked=True)
+        contenders[name] = _time(functools.partial(call, x))
     found["torch"] = {"lines": 1, "build_s": 0.0, **dict.fromkeys(WORKS, True)}
-    contenders["torch"] = Contender(call=lambda: x + x * x / 2, checked=True)
+    contenders["torch"] = _time(lambda: x + x * x / 2)
     if "cffi" in contenders:
         found["kernel"] = {"count": LONG}
         call, long = connect("cffi")[0], torch.linspace(-2, 2, LONG)
-        contenders["kernel"] = Contender(call=lambda: call(long), checked=True)
+        contenders["kernel"] = _time(lambda: call(long))
     say("timing the calls")
     with torch.no_grad():
         timed = race(contenders, place, seconds=SECONDS, samples=SAMPLES)
@@ -338,6 +339,10 @@ def rows(
         for name, facts in found.items()
         if not on_gpu or name in timed
     ]
+
+
+def _time(call: Callable[[], torch.Tensor]) -> Contender:
+    return Contender(call=call, calls=CALLS, checked=True)
 
 
 def note(rows: Sequence[Row]) -> str:

@@ -1,4 +1,4 @@
-"""Bridges from PyTorch to a kernel, and networks with a layer of one's own (13a).
+"""Bridges from PyTorch to a kernel, and a small network, for lesson 13a.
 
 train_digits(activation)          a small network learns MNIST: its accuracy
 draw_graphs(function, x)          the graphs of torch.compile, and their breaks
@@ -14,7 +14,6 @@ import contextlib
 import io
 import os
 import re
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,9 +23,9 @@ import torch
 import torch.nn.functional as F
 
 from ..base import style as kit
-from ..base.device import parse_device
 from ..base.errors import ArgumentError
-from ..base.style import DIM, FAULT, OPPONENT, OURS, READ, SHARED, WIDTH
+from ..base.progress import PATIENCE, Progress
+from ..base.style import DIM, FAULT, OPPONENT, READ, SHARED, WIDTH
 from ..base.text import count_things
 from ..benchmarks import bridges
 from ..benchmarks.plot_bodies import load_elsewhere
@@ -36,9 +35,7 @@ from ..report.html import Table, table
 from ..see.pictures import svg
 from ..see.pictures.panels import EDGE
 from ..see.pictures.svg import Drawing, Slider, box, label, remark
-from ..see.view import figure
-from ..timing import hide_times
-from ..timing.results import CoreWait, Row, summarize
+from ..timing.results import Row
 
 Call = Callable[[torch.Tensor], torch.Tensor]
 
@@ -204,7 +201,9 @@ def list_bridges() -> list[Row]:
     for name in bridges.PARTS:
         rows[name]["lines"] = bridges.count_lines(name)
     if os.environ.get("WEFT_SITE") != "1":
-        for row in bridges.rows(QUICK, supported=False):
+        with Progress("timing three bridges", delay=PATIENCE):
+            measured = bridges.rows(QUICK, supported=False)
+        for row in measured:
             works = {key: rows[row["rung"]][key] for key in bridges.WORKS}
             rows[row["rung"]] = row | works
     return list(rows.values())
@@ -292,65 +291,3 @@ def _draw_shares(calls: Mapping[str, float], kernel: float, n: int) -> list[str]
         text = f"{100 * share:.0f} % of {us + kernel:,.3g} µs"
         out.append(rest + remark(LEFT + room + 8, top + 17, text))
     return out
-
-
-# ---- a layer of one's own ------------------------------------------------------------
-
-
-def train_beside(
-    models: Mapping[str, torch.nn.Module],
-    steps: int = 60,
-    batch: int = 32,
-    rate: float = 0.01,
-) -> list[Row]:
-    """Train models on the same batches of MNIST, in turn; return a row for each.
-
-    models: modules on the CPU that map images (n,1,28,28) to scores (n,10). All learn
-    by SGD at this rate. A row has impl (the name), us (the median time of a step), waited,
-    loss (of each step) and accuracy (in %, of 1000 test digits).
-    """
-    images, labels = load_tensors("train", steps * batch)
-    images = images.view(-1, 1, 28, 28)
-    steppers = {
-        name: torch.optim.SGD(model.parameters(), lr=rate)
-        for name, model in models.items()
-    }
-    times: dict[str, list[float]] = {name: [] for name in models}
-    losses: dict[str, list[float]] = {name: [] for name in models}
-    wait = CoreWait(parse_device("cpu"))
-    for x, y in zip(images.split(batch), labels.split(batch)):
-        for name, model in models.items():
-            start = time.perf_counter()
-            steppers[name].zero_grad()
-            loss = F.cross_entropy(model(x), y)
-            loss.backward()
-            steppers[name].step()
-            losses[name].append(loss.item())
-            times[name].append(1e6 * (time.perf_counter() - start))
-    waited, (x, y) = wait.share(), load_tensors("test", 1000)
-    rows = []
-    for name, model in models.items():
-        with torch.no_grad():
-            right = model(x.view(-1, 1, 28, 28)).argmax(1) == y
-        timing = summarize(times[name][1:], "wall", waited).row()
-        facts = {"loss": losses[name], "accuracy": 100 * right.double().mean().item()}
-        rows.append({"op": "step", "impl": name, **timing, **facts})
-    return rows
-
-
-def draw_steps(rows: Sequence[Row]) -> None:
-    """Draw a bar for each model of train_beside(): its time for a training step."""
-    if not rows:
-        raise ArgumentError("draw_steps: no rows")
-    with figure(9, 0.9 + 0.4 * len(rows)) as ax:
-        if hide_times(ax, rows):
-            return
-        for place, row in enumerate(rows):
-            colour = OPPONENT if row["impl"].startswith("torch") else OURS
-            ax.barh(place, row["us"] / 1e3, height=0.62, **kit.bar_look(colour, True))
-            text = f"{row['us'] / 1e3:.3g} ms, {row['accuracy']:.1f} % right"
-            kit.label_beside(ax, text, (row["us"] / 1e3, place))
-        kit.name_lines(ax, [row["impl"] for row in rows])
-        ax.set_xlim(0, 1.4e-3 * max(row["us"] for row in rows))
-        ax.set_xlabel("time of a training step in ms (left is better)")
-        kit.hide_lines(ax)
