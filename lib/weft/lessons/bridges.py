@@ -89,7 +89,7 @@ def _use_one_thread() -> Iterator[None]:
 
 # ---- the graphs of torch.compile -----------------------------------------------------
 
-NODE, GAP, TALL = 30.0, 54.0, 34.0  # pixels: a node's height, a break, the title's row
+NODE, GAP = 30.0, 54.0  # pixels: a node's height, and that of a break
 
 
 def draw_graphs(function: Callable, *args: Any) -> Drawing:
@@ -113,8 +113,8 @@ def draw_graphs(function: Callable, *args: Any) -> Drawing:
             reason = reasons[min(turn, len(reasons)) - 1] if reasons else "a break"
             out.append(_draw_break(reason, top))
             top += GAP
-        wide = sum(svg.width_of(name, 13, mono=True) + 40 for name in calls) + 12
-        out.append(box(EDGE, top, max(wide, 120), NODE + 22, strength=DIM, radius=8))
+        wide = sum(svg.width_of(name, 13, mono=True) + 40 for name in calls) + 6
+        out.append(box(EDGE, top, wide, NODE + 22, strength=DIM, radius=8))
         x = EDGE + 14
         for place, name in enumerate(calls):
             width = svg.width_of(name, 13, mono=True) + 18
@@ -155,8 +155,8 @@ def _describe_break(reason: Any) -> str:
 
 
 def _draw_break(reason: str, top: float) -> str:
-    middle = num = top + GAP / 2
-    line = f'<path d="M{EDGE} {num}H{WIDTH - EDGE}" stroke="{FAULT}" '
+    middle = top + GAP / 2
+    line = f'<path d="M{EDGE} {middle}H{WIDTH - EDGE}" stroke="{FAULT}" '
     line += 'stroke-width="1.5" stroke-dasharray="6 4"/>'
     text = svg.clipped(f"break: {reason}", WIDTH - 2 * EDGE, 12)
     return line + label(EDGE, middle - 7, text, 12, colour=FAULT)
@@ -288,6 +288,6 @@ def _draw_shares(calls: Mapping[str, float], kernel: float, n: int) -> list[str]
         rest = box(
             LEFT + wide, top, room - wide, 24, colour=READ, fill=svg.FILL, radius=0
         )
-        text = f"{100 * share:.0f} % of {us + kernel:,.3g} µs"
+        text = f"call: {100 * share:.0f} % of {us + kernel:,.3g} µs"
         out.append(rest + remark(LEFT + room + 8, top + 17, text))
     return out
