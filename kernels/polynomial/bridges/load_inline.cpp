@@ -7,7 +7,8 @@ extern "C" {
 }
 
 static float *floats(const at::Tensor &x) {
-    TORCH_CHECK(x.is_cpu() && x.is_contiguous(), "polynomial: expected no gaps");
+    TORCH_CHECK(x.is_cpu() && x.is_contiguous(),
+                "polynomial: expected no gaps");
     return x.data_ptr<float>(); // which checks the dtype
 }
 
