@@ -10,6 +10,7 @@ inputs and outputs of the forward pass.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -90,11 +91,10 @@ def read_launcher(function: str) -> OpLauncher | None:
 
     Raises ArgumentError if the parameters are not in the order that weft.h prescribes.
     """
-    header = (build.KERNELS / "weft.h").read_text()
-    found = re.search(rf"^int {function}\(([^)]*)\);", header, re.M)
-    if not found:
+    found = _read_declarations((build.KERNELS / "weft.h").read_text()).get(function)
+    if found is None:
         return None
-    first, *rest, last = (" ".join(word.split()) for word in found[1].split(","))
+    first, *rest, last = (" ".join(word.split()) for word in found.split(","))
     parameters = [_parse_parameter(function, text) for text in rest]
     kinds = [kind for kind, _, _ in parameters]
     ends = (first, last) == ("int rung", "weft_stream stream")
@@ -105,6 +105,12 @@ def read_launcher(function: str) -> OpLauncher | None:
             f"options, stream in this order"
         )
     return _parse_launcher(function, parameters)
+
+
+@functools.lru_cache(1)
+def _read_declarations(header: str) -> dict[str, str]:
+    """Return the parameters, as text, of each function that returns an int."""
+    return dict(re.findall(r"^int (\w+)\(([^)]*)\);", header, re.M))
 
 
 def _parse_launcher(function: str, parameters: list) -> OpLauncher:
@@ -153,7 +159,7 @@ class OpInput:
 
     name: str
     at: int  # position among the arguments
-    dtype: torch.dtype
+    dtypes: tuple[torch.dtype, ...]  # those that it may have
     optional: bool  # whether it may be None
     dims: tuple[str, ...]
     # (axis, size name) of dimensions shared with an earlier input
@@ -210,7 +216,8 @@ class CallPlan:
                 known = tuple((axis, d) for axis, d in enumerate(dims) if d in seen)
                 optional = self.op.parameters[name].default is None
                 many = name in self.op.many
-                found.append(OpInput(name, at, dtype, optional, dims, known, many))
+                dtypes = self.dtypes_of(name, dtype)
+                found.append(OpInput(name, at, dtypes, optional, dims, known, many))
                 seen.update(dims)
         return found
 
@@ -269,8 +276,7 @@ class CallPlan:
             if array is None and i.optional:
                 tensors[i.name] = None
                 continue
-            dtypes = self.dtypes_of(i.name, i.dtype)
-            tensor = tensors[i.name] = tensor_of(self.name, i.name, array, *dtypes)
+            tensor = tensors[i.name] = tensor_of(self.name, i.name, array, *i.dtypes)
             where = tensor.get_device()
             if device is None:
                 device = where
@@ -337,8 +343,9 @@ class CallPlan:
 
     def is_empty(self, tensors: Tensors, numbers: Mapping[str, Any]) -> bool:
         """Return whether an array is empty, so that there is nothing to launch."""
-        empty = (t is not None and not t.numel() for t in tensors.values())
-        return 0 in numbers.values() and any(empty)
+        return 0 in numbers.values() and any(
+            t is not None and not t.numel() for t in tensors.values()
+        )
 
     def want_values(self, tensors: Tensors, numbers: Mapping[str, Any]) -> None:
         """Refuse integers that must be below a size that is 0."""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch.autograd import forward_ad
+from torch.compiler import is_compiling
 
 from ..base.errors import ArgumentError, OutOfMemory
 from ..toolchain import native
@@ -37,30 +38,23 @@ def wants_gradients(*args: Any) -> bool:
 
 
 _PLAIN = torch.Tensor, torch.nn.Parameter
+_in_transform = torch._C._are_functorch_transforms_active
+_count_modes = torch._C._len_torch_dispatch_stack
+_NO_HANDLER = torch._C._disabled_torch_dispatch_impl
 
 
 def is_traced(array: Array) -> bool:
     """Return whether PyTorch traces or transforms a call with this array.
 
-    Such an array has no memory to pass to C: torch.compile, torch.export and torch.func
-    see the call as an op of torch.ops.weft.
+    Such an array has no memory to pass to C. torch.compile, torch.export, torch.func
+    and fake tensors see the call as an op of torch.ops.weft instead.
     """
-    return (
-        torch.compiler.is_compiling()
-        or torch._C._are_functorch_transforms_active()
-        or torch._C._len_torch_dispatch_stack() > 0
-        or (
-            type(array) not in _PLAIN
-            and isinstance(array, torch.Tensor)
-            and is_traceable_wrapper(array)
-        )
-    )
-
-
-def is_traceable_wrapper(array: torch.Tensor) -> bool:
-    """Return whether an array is of a subclass that handles each op by itself."""
-    handler = type(array).__torch_dispatch__
-    return handler is not torch._C._disabled_torch_dispatch_impl
+    if is_compiling() or _in_transform() or _count_modes():
+        return True
+    kind = type(array)
+    if kind in _PLAIN or not issubclass(kind, torch.Tensor):
+        return False
+    return kind.__torch_dispatch__ is not _NO_HANDLER
 
 
 def refuse_second_gradient(backward: Callable) -> Callable:
