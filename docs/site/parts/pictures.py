@@ -143,7 +143,7 @@ CHOICES = {
     ),
     "13a": Choice(
         "a function with a kernel in C, which torch.compile divides into three graphs",
-        ("call_function, seconds", "def use(bridge)", "broken = draw_graphs"),
+        ("def use_kernel", "broken = draw_graphs"),
     ),
     "14": Choice(
         "the time per kernel in a chain, launched singly and as a graph",
