@@ -315,11 +315,11 @@ int weft_scan_backward(int rung, float *dx, const float *dy, size_t count,
                        const struct weft_scan_options *options,
                        weft_stream stream);
 
-/* Find the k largest numbers of each row of x (rows,columns): values (rows,k),
+/* Find the k largest numbers of each row of x (rows,cols): values (rows,k),
  * the largest first, and indices (rows,k), their columns. Of equal numbers, the
  * one with the lower column comes first; -0 equals 0. NaN is larger than all
  * other numbers, and equals NaN. Every rung gives the same bits for each run.
- * columns: at most 2^32 - 1; rows: at most 2^31 - 1; k: 1 to columns. Return
+ * cols: at most 2^32 - 1; rows: at most 2^31 - 1; k: 1 to cols. Return
  * WEFT_ENOMEM if entries of 8 bytes cannot be allocated. "sort" needs two per
  * number of x, at most 2^24 for several rows. "radix_select" needs 2 k for each
  * of up to 1024 rows. "filtered" needs one more for each 32 numbers, and
@@ -328,7 +328,16 @@ int weft_scan_backward(int rung, float *dx, const float *dy, size_t count,
  * memory. Source of the radix select: Alabi et al., Fast k-selection algorithms
  * for graphics processing units, 2012. */
 int weft_topk(int rung, float *values, int64_t *indices, const float *x,
-              size_t rows, size_t columns, size_t k, weft_stream stream);
+              size_t rows, size_t cols, size_t k, weft_stream stream);
+
+/* Compute dx (rows,cols): dvalues (rows,k) at the columns that indices (rows,k)
+ * holds for each row, and 0 elsewhere. indices are those of the forward pass,
+ * which differ within a row. An index outside [0,cols) gives WEFT_EINVAL in the
+ * CPU build and NaN in its row on the GPU. Sizes are limited as in
+ * weft_topk(). */
+int weft_topk_backward(int rung, float *dx, const float *dvalues,
+                       const int64_t *indices, size_t rows, size_t cols,
+                       size_t k, weft_stream stream);
 
 enum weft_sort_kind {
     WEFT_SORT_INT = 0,

@@ -12,7 +12,7 @@ import torch
 from weft import load_cuda
 from weft.mnist import weights
 from weft.mnist.python_cnn import PythonStep
-from weft.pykernel import bandwidth, bodies
+from weft.pykernel import bandwidth, bodies, orders
 from weft.pykernel.to_cuda.cuda_c import cuda_c
 
 TINY = {"height": 4, "width": 4, "channels1": 1, "channels2": 1, "hidden": 1}
@@ -47,13 +47,33 @@ def arguments() -> dict[Any, tuple[Any, ...]]:
     cases[bandwidth.copy_words] = floats, floats, 1
     for body in bandwidth.transpose, bandwidth.transpose_tiled:
         cases[body] = floats, floats, 1, 1
+    for body in bandwidth.add_each, bandwidth.add_tree, bandwidth.copy_to_each:
+        cases[body] = floats, floats, 1
     cases[bandwidth.softmax] = floats, floats, 1, 1
     cases[bandwidth.softmax_dx] = floats, floats, floats, 1, 1
     count = torch.zeros(1, dtype=torch.int64)
     cases[bandwidth.keep_each] = floats, count, floats, 1, np.float32(1)
     for body in bandwidth.count_global, bandwidth.count_shared:
         cases[body] = count, images, 1
-    cases[bandwidth.keep_largest] = floats, count, floats, 1, 1, 1
+    ints = torch.zeros(1, dtype=torch.int32)
+    cases[bandwidth.count_keys] = count, ints, 1, 1
+    sizes = 1, 1, np.float32(1), 1
+    cases[bandwidth.normalize_by_thread] = *[floats] * 8, *sizes
+    cases[bandwidth.differentiate_by_thread] = *[floats] * 6, 1, 1, 1
+    cases[bandwidth.add_rows] = *[floats] * 6, 1, 1
+    cases[orders.sort_tiles] = count, ints, 1, 0, 0
+    cases[orders.merge_tiles] = count, 1
+    for body in orders.merge_mirrored, orders.merge_apart:
+        cases[body] = count, 1, 1
+    cases[orders.gather_keys] = *[ints] * 4, count, 1
+    cases[orders.count_nibbles] = ints, ints, 1, 0, 0, 0
+    cases[orders.scan_counts] = ints, 1
+    cases[orders.scatter_nibbles] = *[ints] * 5, 1, 0, 0, 0
+    cases[orders.number_places] = ints, 1, 1, 1
+    cases[orders.exchange_pairs] = ints, floats, 1, 1, 1, 1, 1
+    cases[orders.write_first] = floats, count, floats, ints, 1, 1, 1, 1
+    cases[orders.scatter_values] = floats, floats, count, 1, 1, 1
+    cases[orders.keep_largest] = floats, count, floats, 1, 1, 1
     cases[bandwidth.add_tiles] = floats, floats, 1, 0
     for body in bandwidth.scan_tiles, bandwidth.scan_tiles_brent_kung:
         cases[body] = floats, floats, floats, 1, 0, 0
@@ -67,8 +87,15 @@ def source() -> str:
     """Return the CUDA C of all bodies."""
     texts = [cuda_c(body).source(*args) for body, args in arguments().items()]
     # Several bodies share helpers and constants, which may occur only once.
+    texts = [re.sub(r"(?m)^enum \{.*\};$", _part_constants, text) for text in texts]
     pieces = [p for text in texts for p in re.split(r"\n\n(?=\S)", text)]
     return "\n\n".join(dict.fromkeys(piece.strip() for piece in pieces)) + "\n"
+
+
+def _part_constants(found: re.Match[str]) -> str:
+    """Return a declaration for each constant of an enum."""
+    constants = found[0].removeprefix("enum {").removesuffix("};").split(",")
+    return "\n\n".join(f"enum {{ {one.strip()} }};" for one in constants)
 
 
 def in_c(body: Any) -> Any:

@@ -13,16 +13,21 @@ from typing import Any
 import numpy as np
 import torch
 
-from weft.pykernel import bandwidth, bodies
+from weft.ops.bindings import WORDS
+from weft.pykernel import bandwidth, bodies, orders
 from weft.pykernel.bodies import THREADS
 from weft.toolchain.native import NULL
+
+UINT, FLOAT = WORDS.index(torch.uint32), WORDS.index(torch.float32)
 
 # These bodies add up numbers in blocks of THREADS threads. All others accept any block
 # size.
 TREES = (
     *(bodies.batchnorm2d_stats, bodies.batchnorm2d_sums),
     bodies.cross_entropy_loss,
-    bandwidth.count_shared,
+    *(bandwidth.add_tree, bandwidth.count_shared),
+    *(orders.sort_tiles, orders.merge_tiles),
+    *(orders.count_nibbles, orders.scan_counts, orders.scatter_nibbles),
     *(bandwidth.add_tiles, bandwidth.scan_tiles, bandwidth.scan_tiles_brent_kung),
 )
 
@@ -37,9 +42,14 @@ class Launchers:
         transposed: Callable[..., None] = bandwidth.transpose,
         scanned: Callable[..., None] = bandwidth.scan_tiles,
         counted: Callable[..., None] = bandwidth.count_global,
+        added: Callable[..., None] = bandwidth.add_each,
+        radix: bool = False,
+        network: bool = False,
     ) -> None:
         self.run, self.product, self.transposed = run, product, transposed
-        self.scanned, self.counted = scanned, counted
+        self.scanned, self.counted, self.added = scanned, counted, added
+        self._sort = self._sort_digits if radix else self._sort_pairs
+        self.network = network
 
     def call(self, function: str, rung: int, *args: Any) -> None:
         """Replace native.Library.call(); the last argument is the stream."""
@@ -64,11 +74,71 @@ class Launchers:
     def transpose_backward(self, dx, dy, rows, cols) -> None:
         self.transpose(dx, dy, cols, rows)
 
+    def reduce(self, sum, x, count, options) -> None:
+        sum.zero_()
+        self.run(self.added, count, sum, x, count)
+
+    def reduce_backward(self, dx, dsum, count) -> None:
+        self.run(bandwidth.copy_to_each, count, dx, dsum, count)
+
     def softmax(self, y, x, rows, cols) -> None:
         self.run(bandwidth.softmax, rows, y, x, rows, cols)
 
     def softmax_backward(self, dx, dy, y, rows, cols) -> None:
         self.run(bandwidth.softmax_dx, rows, dx, dy, y, rows, cols)
+
+    def layernorm(
+        self, y, total, mean, rstd, x, residual, weight, bias, rows, cols, eps
+    ) -> None:
+        self._normalize(
+            *(y, total, mean, rstd, x, residual, weight, bias, rows, cols, eps, 1)
+        )
+
+    def rmsnorm(self, y, total, rstd, x, residual, weight, rows, cols, eps) -> None:
+        mean = torch.empty(rows)
+        self._normalize(
+            *(y, total, mean, rstd, x, residual, weight, NULL, rows, cols, eps, 0)
+        )
+
+    def _normalize(
+        self, y, total, mean, rstd, x, residual, weight, bias, rows, cols, eps, centred
+    ) -> None:
+        total = torch.empty(rows * cols) if total is NULL else total
+        residual = torch.zeros(rows * cols) if residual is NULL else residual
+        weight = torch.ones(cols) if weight is NULL else weight
+        bias = torch.zeros(cols) if bias is NULL else bias
+        arrays = y, total, mean, rstd, x, residual, weight, bias
+        sizes = rows, cols, np.float32(eps), centred
+        self.run(bandwidth.normalize_by_thread, rows, *arrays, *sizes)
+
+    def layernorm_backward(
+        self, dx, dresidual, dweight, dbias, dy, x, total, weight, mean, rstd, *sizes
+    ) -> None:
+        gradients = dx, dresidual, dweight, dbias
+        inputs = dy, x if total is NULL else total, weight, mean, rstd
+        self._differentiate(*gradients, *inputs, *sizes, 1)
+
+    def rmsnorm_backward(
+        self, dx, dresidual, dweight, dy, x, total, weight, rstd, rows, cols
+    ) -> None:
+        gradients = dx, dresidual, dweight, NULL
+        row = x if total is NULL else total
+        inputs = dy, row, weight, torch.zeros(rows), rstd
+        self._differentiate(*gradients, *inputs, rows, cols, 0)
+
+    def _differentiate(
+        self, dx, dresidual, dweight, dbias, dy, x, weight, mean, rstd, *sizes
+    ) -> None:
+        rows, cols, _ = sizes
+        scale = torch.ones(cols) if weight is NULL else weight
+        inputs = dy, x, scale, mean, rstd
+        self.run(bandwidth.differentiate_by_thread, rows, dx, *inputs, *sizes)
+        if dresidual is not NULL:
+            dresidual.copy_(dx)
+        dweight = torch.empty(cols) if dweight is NULL else dweight
+        dbias = torch.empty(cols) if dbias is NULL else dbias
+        inputs = dy, x, mean, rstd, rows, cols
+        self.run(bandwidth.add_rows, cols, dweight, dbias, *inputs)
 
     def compact(self, y, kept, x, count, threshold) -> None:
         kept.zero_()
@@ -79,8 +149,80 @@ class Launchers:
         counts.zero_()
         self.run(self.counted, count, counts, x, count)
 
-    def topk(self, values, indices, x, rows, columns, k) -> None:
-        self.run(bandwidth.keep_largest, rows, values, indices, x, rows, columns, k)
+    def bincount(self, counts, x, count, bins) -> None:
+        counts.zero_()
+        self.run(bandwidth.count_keys, count, counts, x, count, bins)
+
+    def sort(self, y, sorted_values, x, values, count, options) -> None:
+        flags = (0, 0) if options == NULL else (options.kind, options.descending)
+        indices = torch.arange(count, dtype=torch.int32)
+        values = indices if values is NULL else values
+        sorted_values = indices.clone() if sorted_values is NULL else sorted_values
+        self._sort(y, sorted_values, x, values, count, *flags)
+
+    def _sort_pairs(self, y, sorted_values, x, values, count, kind, descending) -> None:
+        flips = orders.find_flips(kind == UINT, descending)
+        words = torch.zeros(count, dtype=torch.int64)
+        tile = orders.PAIR_TILE
+        tiles = -(-count // tile)
+        arguments = words, x, count, int(kind == FLOAT), flips
+        self.run(orders.sort_tiles, tiles * THREADS, *arguments)
+        length = 2 * tile
+        while length // 2 < count:
+            pairs = -(-count // length) * length // 2
+            self.run(orders.merge_mirrored, pairs, words, length, count)
+            distance = length // 4
+            while distance >= tile:
+                self.run(orders.merge_apart, pairs, words, distance, count)
+                distance //= 2
+            self.run(orders.merge_tiles, tiles * THREADS, words, count)
+            length *= 2
+        arrays = y, sorted_values, x, values, words
+        self.run(orders.gather_keys, count, *arrays, count)
+
+    def _sort_digits(
+        self, y, sorted_values, x, values, count, kind, descending
+    ) -> None:
+        flips = orders.find_flips(kind != UINT, descending)
+        size = orders.DIGITS * bodies.blocks_for(count)
+        counts = torch.zeros(size, dtype=torch.int32)
+        spare = torch.zeros(2, count, dtype=torch.int32)
+        to, back = (spare[0], spare[1]), (y, sorted_values)
+        for shift in range(0, 32, 4):
+            digit = count, shift, int(kind == FLOAT), flips
+            self.run(orders.count_nibbles, count, counts, x, *digit)
+            self.run(orders.scan_counts, THREADS, counts, size)
+            arrays = *to, counts, x, values
+            self.run(orders.scatter_nibbles, count, *arrays, *digit)
+            (x, values), to, back = to, back, to
+
+    def topk(self, values, indices, x, rows, cols, k) -> None:
+        if self.network:
+            self._sort_rows(values, indices, x, rows, cols, k)
+            return
+        self.run(orders.keep_largest, rows, values, indices, x, rows, cols, k)
+
+    def _sort_rows(self, values, indices, x, rows, cols, k) -> None:
+        padded = 2
+        while padded < cols:
+            padded *= 2
+        places = torch.zeros(rows * padded, dtype=torch.int32)
+        self.run(orders.number_places, len(places), places, rows, cols, padded)
+        size = 2
+        while size <= padded:
+            stride = size // 2
+            while stride > 0:
+                arguments = places, x, rows, cols, padded, size, stride
+                self.run(orders.exchange_pairs, len(places) // 2, *arguments)
+                stride //= 2
+            size *= 2
+        arrays = values, indices, x, places
+        self.run(orders.write_first, rows * k, *arrays, rows, cols, padded, k)
+
+    def topk_backward(self, dx, dvalues, indices, rows, cols, k) -> None:
+        dx.zero_()
+        arrays = dx, dvalues, indices
+        self.run(orders.scatter_values, rows * k, *arrays, rows, cols, k)
 
     def scan(self, y, x, count, options) -> None:
         flags = (0, 0) if options == NULL else (options.exclusive, options.reverse)

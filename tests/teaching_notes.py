@@ -17,7 +17,7 @@ from pathlib import Path
 
 from weft.base.paths import ROOT
 from weft.puzzles.catalogue import is_withheld, remove_marks
-from weft.puzzles.lessons import (
+from weft.puzzles.notebooks import (
     CORE,
     PRACTICE,
     Lesson,

@@ -21,7 +21,7 @@ from weft.base.paths import COLAB, GITHUB
 from weft.lessons import course, first_cell
 from weft.lessons.maker import FOR_COLAB, has_exercises, is_tagged
 from weft.puzzles.catalogue import remove_marks
-from weft.puzzles.lessons import (
+from weft.puzzles.notebooks import (
     CORE,
     DEEPER,
     GENERATED,

@@ -35,7 +35,7 @@ from weft.base.paths import ROOT
 from weft.base.text import count_things
 from weft.lessons import first_cell
 from weft.puzzles.catalogue import is_withheld
-from weft.puzzles.lessons import NOTEBOOKS, find_source
+from weft.puzzles.notebooks import NOTEBOOKS, find_source
 from weft.timing.results import machine
 
 HERE = Path(__file__).parent

@@ -31,7 +31,7 @@ from nbformat import NotebookNode
 from weft.base.paths import ROOT
 from weft.lessons import first_cell
 from weft.lessons.maker import is_tagged
-from weft.puzzles.lessons import (
+from weft.puzzles.notebooks import (
     CORE,
     DEEPER,
     GENERATED,

@@ -22,7 +22,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "site")]
 
 from weft.base.paths import ROOT  # noqa: E402
-from weft.puzzles.lessons import CORE, Lesson, list_lessons  # noqa: E402
+from weft.puzzles.notebooks import CORE, Lesson, list_lessons  # noqa: E402
 
 SLIDES = ROOT / "build" / "slides"
 THEME = HERE / "theme"

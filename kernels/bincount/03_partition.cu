@@ -20,8 +20,8 @@ enum {
     BITS = 13, // bits of a bin's index in its range; counts need 32 KB
     WIDTH = 1 << BITS,
     RANGES = THREADS, // maximum; one thread per range
-    KEYS = 32,        // keys per thread
-    TILE = KEYS * THREADS
+    ITEMS = 32,       // keys per thread
+    TILE = ITEMS * THREADS
 };
 
 /* Return the range of a number, or RANGES if it is not in [0,bins). */
@@ -95,14 +95,14 @@ static __global__ void __launch_bounds__(THREADS)
     taken_s[threadIdx.x] = taken_s[RANGES] = 0;
     __syncthreads(); // no place is taken
     const size_t first = (size_t)blockIdx.x * TILE + threadIdx.x;
-    unsigned number[KEYS], place[KEYS];
+    unsigned number[ITEMS], place[ITEMS];
 #pragma unroll
-    for (int j = 0; j < KEYS; j++) {
+    for (int j = 0; j < ITEMS; j++) {
         const size_t i = first + j * THREADS;
         number[j] = i < count ? (unsigned)x[i] : bins;
     }
 #pragma unroll
-    for (int j = 0; j < KEYS; j++)
+    for (int j = 0; j < ITEMS; j++)
         place[j] = take_place(taken_s, find_range((int)number[j], bins));
     __syncthreads(); // all places are taken
     const unsigned own = taken_s[threadIdx.x], upto = scan_lanes(own);
@@ -115,7 +115,7 @@ static __global__ void __launch_bounds__(THREADS)
             atomicAdd(next + threadIdx.x, (tally)own) - before;
     __syncthreads(); // the tile has its places in all ranges
 #pragma unroll
-    for (int j = 0; j < KEYS; j++)
+    for (int j = 0; j < ITEMS; j++)
         if (number[j] < bins)
             numbers_s[firsts_s[number[j] >> BITS] + place[j]] = number[j];
     __syncthreads(); // the tile is sorted

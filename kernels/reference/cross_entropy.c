@@ -1,42 +1,28 @@
-/* cross_entropy.c -- softmax and its loss in plain C, a row at a time.
+/* cross_entropy.c -- softmax and its loss in plain C.
  *
- * After the row's maximum is subtracted, the largest exponential is exp(0) = 1.
- * So no exponential overflows, and their sum is at least 1. */
-#include <math.h>
-
-#include "reference.h"
-
-/* Compute prob = softmax(x), and return -log of its element `target`. */
-static double softmax_row(float *prob, const float *x, int64_t target,
-                          int classes) {
-    float most = x[0];
-    for (int j = 1; j < classes; j++) most = x[j] > most ? x[j] : most;
-    double sum = 0.0;
-    for (int j = 0; j < classes; j++) {
-        prob[j] = expf(x[j] - most);
-        sum += prob[j];
-    }
-    const float scale = (float)(1.0 / sum);
-    for (int j = 0; j < classes; j++) prob[j] *= scale;
-    // This differs from log(prob): even a probability that is 0 in float has a
-    // finite logarithm.
-    return log(sum) - ((double)x[target] - most);
-}
+ * The maximum and the sum of a row, which its softmax needs, also give its
+ * loss. The losses are added in their order, so the number of threads does not
+ * affect the bits. */
+#include "softmax.h"
 
 int cross_entropy_reference(float *loss, float *prob, const float *logits,
                             const int64_t *target, int n, int classes) {
+    const size_t bytes = n * sizeof(double);
+    double *const losses = malloc(bytes);
+    if (!losses)
+        return weft_fail(WEFT_ENOMEM, "cross_entropy: out of memory: %zu bytes",
+                         bytes);
+    struct soften call = {.rows = make_rows("cross_entropy", n, classes),
+                          .y = prob,
+                          .x = logits,
+                          .losses = losses,
+                          .target = target};
+    const int status = soften_rows(&call);
     double sum = 0.0;
-    int interrupted = 0;
-#pragma omp parallel for schedule(static) reduction(+ : sum) \
-    reduction(| : interrupted) if ((double)n * classes > 4096)
-    for (int i = 0; i < n; i++) {
-        if (interrupted || (interrupted = weft_interrupted())) continue;
-        sum += softmax_row(prob + (size_t)i * classes,
-                           logits + (size_t)i * classes, target[i], classes);
-    }
+    for (int i = 0; i < n; i++) sum += losses[i];
     *loss = (float)(sum / n);
-    return interrupted ? weft_fail(WEFT_EINTR, "cross_entropy: Ctrl-C")
-                       : WEFT_OK;
+    free(losses);
+    return status;
 }
 
 int cross_entropy_reference_backward(float *dlogits, const float *dloss,

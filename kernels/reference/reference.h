@@ -85,7 +85,11 @@ int scan_reference(float *y, const float *x, size_t count, int exclusive,
                    int reverse);
 
 int topk_reference(float *values, int64_t *indices, const float *x, size_t rows,
-                   size_t columns, size_t k);
+                   size_t cols, size_t k);
+
+int topk_reference_backward(float *dx, const float *dvalues,
+                            const int64_t *indices, size_t rows, size_t cols,
+                            size_t k);
 
 int sort_reference(int32_t *y, int32_t *sorted_values, const int32_t *x,
                    const int32_t *values, size_t count,

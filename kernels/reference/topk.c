@@ -32,13 +32,13 @@ enum {
  * larger entry. */
 typedef uint64_t entry;
 
-static entry make_entry(float x, size_t column) {
+static entry make_entry(float x, size_t col) {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
-    return (entry)rank_float(bits) << 32 | (uint32_t)~(uint32_t)column;
+    return (entry)rank_float(bits) << 32 | (uint32_t)~(uint32_t)col;
 }
 
-static size_t find_column(entry e) { return (uint32_t)~(uint32_t)e; }
+static size_t find_col(entry e) { return (uint32_t)~(uint32_t)e; }
 
 /* ---- order of entries ---------------------------------------------------- */
 
@@ -138,17 +138,17 @@ SIMD_INLINE void find_maxima(vfloat *most, const float *x, size_t all,
 }
 
 /* Return a floor that at least k numbers of the row reach, or -infinity. */
-static float find_floor(const float *x, size_t columns, size_t k) {
+static float find_floor(const float *x, size_t cols, size_t k) {
     vfloat most[MAXIMA];
     size_t groups = 1; // vectors of maxima; a lane is a group
     while (groups * VLEN < 2 * k) groups *= 4;
-    if (groups > MAXIMA || columns < 2 * groups * VLEN) return -INFINITY;
+    if (groups > MAXIMA || cols < 2 * groups * VLEN) return -INFINITY;
     // Balance the costs of the sample and of numbers that reach the floor:
-    // about k * columns / (length of the sample).
+    // about k * cols / (length of the sample).
     size_t step = 1;
-    if (columns > SHORT)
-        while (step * step * k * VLEN < columns) step *= 2;
-    const size_t all = columns / VLEN / step / groups * groups;
+    if (cols > SHORT)
+        while (step * step * k * VLEN < cols) step *= 2;
+    const size_t all = cols / VLEN / step / groups * groups;
     if (all == 0) return -INFINITY;
     if (groups == 1) // the compiler keeps few maxima in registers
         find_maxima(most, x, all, step, 1);
@@ -160,7 +160,7 @@ static float find_floor(const float *x, size_t columns, size_t k) {
     for (size_t i = 0; i < groups * VLEN; i++)
         maxima[i] = make_entry(most[i / VLEN][i % VLEN], i);
     select_best(maxima, groups * VLEN, k);
-    const size_t at = find_column(maxima[k - 1]);
+    const size_t at = find_col(maxima[k - 1]);
     return most[at / VLEN][at % VLEN];
 }
 
@@ -188,13 +188,13 @@ static void prune(struct best *b, const float *x) {
     if (b->count < b->k) return;
     select_best(b->entries, b->count, b->k);
     b->count = b->k;
-    b->threshold = x[find_column(b->entries[b->k - 1])];
+    b->threshold = x[find_col(b->entries[b->k - 1])];
     b->full = b->threshold != b->threshold;
 }
 
 /* Append a candidate. The buffer then has room for another one. */
-static void append(struct best *b, const float *x, size_t column) {
-    b->entries[b->count++] = make_entry(x[column], column);
+static void append(struct best *b, const float *x, size_t col) {
+    b->entries[b->count++] = make_entry(x[col], col);
     if (b->count == b->room) prune(b, x);
 }
 
@@ -217,8 +217,8 @@ SIMD_INLINE unsigned find_candidates(vfloat v, vfloat threshold) {
 static void append_lanes(struct best *b, const float *x, size_t first,
                          unsigned lanes) {
     for (; lanes; lanes &= lanes - 1) {
-        const size_t column = first + (size_t)__builtin_ctz(lanes);
-        if (!(x[column] <= b->threshold)) append(b, x, column);
+        const size_t col = first + (size_t)__builtin_ctz(lanes);
+        if (!(x[col] <= b->threshold)) append(b, x, col);
     }
 }
 
@@ -243,8 +243,8 @@ static void append_all(struct best *b, const float *x, size_t first,
 /* Write an entry as result `place` of its row. */
 static void write_result(float *values, int64_t *indices, size_t place, entry e,
                          const float *x) {
-    values[place] = x[find_column(e)];
-    indices[place] = (int64_t)find_column(e);
+    values[place] = x[find_col(e)];
+    indices[place] = (int64_t)find_col(e);
 }
 
 /* Write the k best entries in order. */
@@ -278,7 +278,7 @@ struct call {
     float *values;
     int64_t *indices;
     const float *x;
-    size_t rows, columns, k;
+    size_t rows, cols, k;
 };
 
 static struct best make_best(entry *entries, size_t room, size_t k) {
@@ -288,27 +288,27 @@ static struct best make_best(entry *entries, size_t room, size_t k) {
 
 /* Select the best of all rows, a thread per row. entries: `room` per thread. */
 static void select_rows(const struct call *c, entry *entries, size_t room) {
-#pragma omp parallel if (c->rows > 1 && c->columns >= LONE / c->rows)
+#pragma omp parallel if (c->rows > 1 && c->cols >= LONE / c->rows)
     {
         const size_t thread = (size_t)omp_get_thread_num();
         struct best b = make_best(entries + thread * room, room, c->k);
 #pragma omp for schedule(static)
         for (size_t row = 0; row < c->rows; row++) {
             if (weft_interrupted()) continue;
-            const float *x = c->x + row * c->columns;
-            begin_row(&b, find_floor(x, c->columns, c->k));
-            append_all(&b, x, 0, c->columns);
+            const float *x = c->x + row * c->cols;
+            begin_row(&b, find_floor(x, c->cols, c->k));
+            append_all(&b, x, 0, c->cols);
             write_best(c->values + row * c->k, c->indices + row * c->k, &b, x);
         }
     }
 }
 
 /* Select the best of the calling thread's share of a row. */
-static void select_share(struct best *b, const float *x, size_t columns) {
+static void select_share(struct best *b, const float *x, size_t cols) {
     const size_t thread = (size_t)omp_get_thread_num();
     const size_t threads = (size_t)omp_get_num_threads();
-    const size_t share = columns / threads, first = share * thread;
-    const size_t end = thread + 1 < threads ? first + share : columns;
+    const size_t share = cols / threads, first = share * thread;
+    const size_t end = thread + 1 < threads ? first + share : cols;
     for (size_t i = first; i < end && !weft_interrupted(); i += PIECE)
         append_all(b, x, i, end - i < PIECE ? end : i + PIECE);
     prune(b, x);
@@ -319,15 +319,15 @@ static void select_share(struct best *b, const float *x, size_t columns) {
 static void select_shares(const struct call *c, entry *entries, size_t room) {
     entry *joined = entries + (size_t)omp_get_max_threads() * room;
     for (size_t row = 0; row < c->rows && !weft_interrupted(); row++) {
-        const float *x = c->x + row * c->columns;
-        const float floor = find_floor(x, c->columns, c->k);
+        const float *x = c->x + row * c->cols;
+        const float floor = find_floor(x, c->cols, c->k);
         struct best all = make_best(joined, 0, c->k);
 #pragma omp parallel
         {
             const size_t thread = (size_t)omp_get_thread_num();
             struct best b = make_best(entries + thread * room, room, c->k);
             begin_row(&b, floor);
-            select_share(&b, x, c->columns);
+            select_share(&b, x, c->cols);
 #pragma omp critical(topk) // any order, since all entries differ
             {
                 memcpy(joined + all.count, b.entries, b.count * sizeof(entry));
@@ -339,19 +339,46 @@ static void select_shares(const struct call *c, entry *entries, size_t room) {
 }
 
 int topk_reference(float *values, int64_t *indices, const float *x, size_t rows,
-                   size_t columns, size_t k) {
-    const struct call c = {values, indices, x, rows, columns, k};
+                   size_t cols, size_t k) {
+    const struct call c = {values, indices, x, rows, cols, k};
     const size_t threads = (size_t)omp_get_max_threads();
     const size_t room = k + (k > SPARE ? k : SPARE);
     const size_t bytes = threads * (room + k) * sizeof(entry);
     entry *entries = malloc(bytes);
     if (!entries)
         return weft_fail(WEFT_ENOMEM, "topk: out of memory: %zu bytes", bytes);
-    if (rows < threads && columns >= SHARED)
+    if (rows < threads && cols >= SHARED)
         select_shares(&c, entries, room);
     else
         select_rows(&c, entries, room);
     free(entries);
+    if (weft_interrupted()) return weft_fail(WEFT_EINTR, "topk: Ctrl-C");
+    return WEFT_OK;
+}
+
+/* ---- gradients ----------------------------------------------------------- */
+
+/* Set an array to 0; threads share the pieces. */
+static void clear(float *dx, size_t count) {
+#pragma omp parallel for schedule(static)
+    for (size_t i = 0; i < count; i += PIECE)
+        if (!weft_interrupted())
+            memset(dx + i, 0,
+                   (count - i < PIECE ? count - i : PIECE) * sizeof *dx);
+}
+
+int topk_reference_backward(float *dx, const float *dvalues,
+                            const int64_t *indices, size_t rows, size_t cols,
+                            size_t k) {
+    const int few = rows < (size_t)omp_get_max_threads();
+    if (few) clear(dx, rows * cols);
+#pragma omp parallel for schedule(static) if (rows > 1 && cols >= LONE / rows)
+    for (size_t row = 0; row < rows; row++) {
+        if (weft_interrupted()) continue;
+        if (!few) memset(dx + row * cols, 0, cols * sizeof *dx);
+        for (size_t i = row * k; i < (row + 1) * k; i++)
+            dx[row * cols + (size_t)indices[i]] = dvalues[i];
+    }
     if (weft_interrupted()) return weft_fail(WEFT_EINTR, "topk: Ctrl-C");
     return WEFT_OK;
 }

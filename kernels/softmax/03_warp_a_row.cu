@@ -8,7 +8,7 @@
  * Prediction: up to 1024 columns, one read and one write: the floor.
  * Limit:      a warp has few loads in flight for a long row, and reads it
  *             twice. Rung 4 assigns it to a block. */
-#include "softmax.cuh"
+#include "in_registers.cuh"
 
 enum { MOST = 1024, PER_WARP = 4 * WARP };
 
@@ -21,24 +21,11 @@ static __global__ void __launch_bounds__(THREADS)
     if (row >= rows) return;
     const sharer<WIDE> lane = {threadIdx.x % WARP, WARP};
     x += row * cols, y += row * cols;
-    four own[GROUPS];
+    held<WIDE, GROUPS> own(lane, cols);
     pair found = no_pair();
-#pragma unroll
-    for (int j = 0; j < GROUPS; j++) own[j] = lane.load(x, j, cols, -INFINITY);
-#pragma unroll
-    for (int j = 0; j < GROUPS; j++)
-        found.most = fmaxf(found.most, max_four(own[j]));
-    found.most = max_lanes(found.most);
-#pragma unroll
-    for (int j = 0; j < GROUPS; j++) {
-        own[j] = shrink_four(own[j], found.most);
-        found.sum += add_four(own[j]);
-    }
-    found.sum = add_lanes(found.sum);
-    const float factor = invert(found);
-#pragma unroll
-    for (int j = 0; j < GROUPS; j++)
-        lane.store(y, j, cols, scale_four(own[j], factor));
+    found.most = max_lanes(own.load(x));
+    found.sum = add_lanes(own.shrink_all(found.most));
+    own.store(y, invert(found));
 }
 
 template <bool WIDE>
@@ -48,16 +35,8 @@ static __global__ void soften_by_warp(float *y, const float *x, unsigned rows,
     if (row >= rows) return;
     const sharer<WIDE> lane = {threadIdx.x % WARP, WARP};
     x += row * cols, y += row * cols;
-    const unsigned groups = lane.count_groups(cols);
-    pair found = no_pair();
-    for (unsigned j = 0; j < groups; j++)
-        take_four(&found, lane.load(x, j, cols, -INFINITY));
-    found = merge_lanes(found);
-    const float factor = invert(found);
-    for (unsigned j = 0; j < groups; j++) {
-        const four v = lane.load(x, j, cols, -INFINITY);
-        lane.store(y, j, cols, scale_four(shrink_four(v, found.most), factor));
-    }
+    const pair found = merge_lanes(read_online(lane, x, cols));
+    soften_again(lane, y, x, cols, found);
 }
 
 /* Differentiate rows of up to GROUPS * PER_WARP numbers. */

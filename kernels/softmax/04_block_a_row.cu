@@ -16,17 +16,9 @@ static __global__ void soften_by_block(float *y, const float *x,
     __shared__ pair pairs_s[WARPS];
     const sharer<WIDE> thread = {threadIdx.x, THREADS};
     const size_t first = (size_t)blockIdx.x * cols;
-    const unsigned groups = thread.count_groups(cols);
-    pair found = no_pair();
-    for (unsigned j = 0; j < groups; j++)
-        take_four(&found, thread.load(x + first, j, cols, -INFINITY));
-    found = merge_threads(found, pairs_s);
-    const float factor = invert(found);
-    for (unsigned j = 0; j < groups; j++) {
-        const four v = thread.load(x + first, j, cols, -INFINITY);
-        thread.store(y + first, j, cols,
-                     scale_four(shrink_four(v, found.most), factor));
-    }
+    const pair found =
+        merge_threads(read_online(thread, x + first, cols), pairs_s);
+    soften_again(thread, y + first, x + first, cols, found);
 }
 
 template <bool WIDE>

@@ -11,38 +11,20 @@
  *             15,360 numbers of 64 KB, or 24,576 of 100 KB. That is the floor.
  * Limit:      longer rows, and fewer rows than multiprocessors. Rung 6 divides
  *             a row among blocks. */
-#include "softmax.cuh"
+#include "in_shared.cuh"
 
 template <bool WIDE>
 static __global__ void soften_in_shared(float *y, const float *x, unsigned cols,
                                         unsigned kept) {
     __shared__ float values_s[WARPS];
     extern __shared__ __align__(16) float row_s[];
-    const sharer<WIDE> thread = {threadIdx.x, THREADS};
     const size_t first = (size_t)blockIdx.x * cols;
-    const unsigned groups = thread.count_groups(cols);
-    x += first, y += first;
+    const kept_share<WIDE> own = {
+        {threadIdx.x, THREADS}, x + first, row_s, cols, kept};
     pair found = no_pair();
-#pragma unroll 4
-    for (unsigned j = 0; j < groups; j++) {
-        const four v = thread.load(x, j, cols, -INFINITY);
-        if (j < kept) thread.store(row_s, j, cols, v);
-        found.most = fmaxf(found.most, max_four(v));
-    }
-    found.most = max_threads(found.most, values_s);
-    for (unsigned j = 0; j < groups; j++) {
-        const four v = thread.load(j < kept ? row_s : x, j, cols, -INFINITY);
-        const four power = shrink_four(v, found.most);
-        if (j < kept) thread.store(row_s, j, cols, power);
-        found.sum += add_four(power);
-    }
-    found.sum = add_threads(found.sum, values_s);
-    const float factor = invert(found);
-    for (unsigned j = 0; j < groups; j++) {
-        const four v = thread.load(j < kept ? row_s : x, j, cols, -INFINITY);
-        const four power = j < kept ? v : shrink_four(v, found.most);
-        thread.store(y, j, cols, scale_four(power, factor));
-    }
+    found.most = max_threads(own.load(), values_s);
+    found.sum = add_threads(own.shrink_all(found.most), values_s);
+    own.store(y + first, found.most, invert(found));
 }
 
 template <bool WIDE>

@@ -11,9 +11,7 @@
  *             part.
  * Limit:      a block waits for the others in each row. Meanwhile, other
  *             blocks of its multiprocessor must keep the memory busy. */
-#include "softmax.cuh"
-
-#include "common/split.cuh"
+#include "in_shared.cuh"
 
 template <bool WIDE>
 static __global__ void __launch_bounds__(THREADS)
@@ -22,48 +20,19 @@ static __global__ void __launch_bounds__(THREADS)
     __shared__ float values_s[WARPS];
     __shared__ pair all_s;
     extern __shared__ __align__(16) float part_s[];
-    const sharer<WIDE> thread = {threadIdx.x, THREADS};
     const unsigned part = blockIdx.x % d.parts, start = part * d.length;
     const unsigned left = cols - start, count = min(left, d.length);
-    const unsigned groups = thread.count_groups(count);
     for (unsigned row = blockIdx.x / d.parts; row < rows; row += d.groups) {
-        const float *const from = x + (size_t)row * cols + start;
-        float *const to = y + (size_t)row * cols + start;
-        pair own = no_pair(), all = no_pair();
-#pragma unroll 4
-        for (unsigned j = 0; j < groups; j++) {
-            const four v = thread.load(from, j, count, -INFINITY);
-            if (j < d.kept) thread.store(part_s, j, count, v);
-            own.most = fmaxf(own.most, max_four(v));
-        }
-        own.most = max_threads(own.most, values_s);
-        for (unsigned j = 0; j < groups; j++) {
-            const bool kept = j < d.kept;
-            const four v =
-                thread.load(kept ? part_s : from, j, count, -INFINITY);
-            const four power = shrink_four(v, own.most);
-            if (kept) thread.store(part_s, j, count, power);
-            own.sum += add_four(power);
-        }
-        own.sum = add_threads(own.sum, values_s);
-        if (threadIdx.x < WARP) {
-            pair *const published = pairs + (size_t)row * d.parts;
-            exchange(published + part, own, arrived + row, d.parts);
-            for (unsigned p = threadIdx.x; p < d.parts; p += WARP)
-                all = merge(all, published[p]);
-            all = merge_lanes(all);
-            if (threadIdx.x == 0) all_s = all;
-        }
-        __syncthreads(); // the row's pair is stored
-        all = all_s;
-        const float factor = shrink(own.most, all.most) * invert(all);
-        for (unsigned j = 0; j < groups; j++) {
-            const bool kept = j < d.kept;
-            const four v =
-                thread.load(kept ? part_s : from, j, count, -INFINITY);
-            const four power = kept ? v : shrink_four(v, own.most);
-            thread.store(to, j, count, scale_four(power, factor));
-        }
+        const size_t first = (size_t)row * cols + start;
+        const kept_share<WIDE> share = {
+            {threadIdx.x, THREADS}, x + first, part_s, count, d.kept};
+        pair own = no_pair();
+        own.most = max_threads(share.load(), values_s);
+        own.sum = add_threads(share.shrink_all(own.most), values_s);
+        const pair all = merge_parts(own, pairs + (size_t)row * d.parts, part,
+                                     d.parts, arrived + row, &all_s);
+        share.store(y + first, own.most,
+                    shrink(own.most, all.most) * invert(all));
     }
 }
 

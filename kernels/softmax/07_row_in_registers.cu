@@ -16,7 +16,7 @@ static __global__ void __launch_bounds__(Holder::width, Holder::blocks)
     soften_row(float *y, const float *x, unsigned cols) {
     __shared__ float values_s[Holder::warps];
     const size_t first = (size_t)blockIdx.x * cols;
-    held<WIDE, Holder> row(cols);
+    held<WIDE, Holder::groups> row({threadIdx.x, Holder::width}, cols);
     pair found = no_pair();
     found.most = max_threads(row.load(x + first), values_s);
     found.sum = add_threads(row.shrink_all(found.most), values_s);

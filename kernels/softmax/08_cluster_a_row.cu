@@ -22,7 +22,8 @@ static __global__ void __launch_bounds__(Holder::width, Holder::blocks)
     const unsigned rank = cluster_rank(), lane = threadIdx.x % WARP;
     const size_t row = blockIdx.x / s.blocks;
     const size_t first = row * cols + rank * s.length;
-    held<WIDE, Holder> slice(count_slice(s, rank, cols));
+    held<WIDE, Holder::groups> slice({threadIdx.x, Holder::width},
+                                     count_slice(s, rank, cols));
     cluster_arrive();
     pair own = no_pair();
     own.most = max_threads(slice.load(x + first), values_s);

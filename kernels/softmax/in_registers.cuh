@@ -1,4 +1,4 @@
-/* in_registers.cuh -- a row, or a slice of one, that a block keeps in
+/* in_registers.cuh -- a row, or a slice of one, that a warp or a block keeps in
  * registers. */
 #ifndef WEFT_SOFTMAX_IN_REGISTERS_CUH
 #define WEFT_SOFTMAX_IN_REGISTERS_CUH
@@ -6,30 +6,31 @@
 
 #include "common/registers.cuh"
 
-/* A thread's share of `count` numbers in the forward pass. */
-template <bool WIDE, class Holder> struct held {
+/* A thread's share of `count` numbers in the forward pass: GROUPS groups of
+ * four. */
+template <bool WIDE, int GROUPS> struct held {
+    sharer<WIDE> thread;
     unsigned count;
-    sharer<WIDE> thread = {threadIdx.x, Holder::width};
-    four own[Holder::groups];
+    four own[GROUPS];
 
-    __device__ __forceinline__ held(unsigned count_) : count(count_) {}
+    __device__ __forceinline__ held(sharer<WIDE> thread_, unsigned count_)
+        : thread(thread_), count(count_) {}
 
     /* Load the numbers, and return this thread's maximum. */
     __device__ __forceinline__ float load(const float *x) {
         float most = -INFINITY;
 #pragma unroll
-        for (int j = 0; j < Holder::groups; j++)
+        for (int j = 0; j < GROUPS; j++)
             own[j] = thread.load(x, j, count, -INFINITY);
 #pragma unroll
-        for (int j = 0; j < Holder::groups; j++)
-            most = fmaxf(most, max_four(own[j]));
+        for (int j = 0; j < GROUPS; j++) most = fmaxf(most, max_four(own[j]));
         return most;
     }
     /* Replace the numbers with their exponentials, and return the sum. */
     __device__ __forceinline__ float shrink_all(float most) {
         float sum = 0.0f;
 #pragma unroll
-        for (int j = 0; j < Holder::groups; j++) {
+        for (int j = 0; j < GROUPS; j++) {
             own[j] = shrink_four(own[j], most);
             sum += add_four(own[j]);
         }
@@ -37,7 +38,7 @@ template <bool WIDE, class Holder> struct held {
     }
     __device__ __forceinline__ void store(float *y, float factor) {
 #pragma unroll
-        for (int j = 0; j < Holder::groups; j++)
+        for (int j = 0; j < GROUPS; j++)
             thread.store(y, j, count, scale_four(own[j], factor));
     }
 };

@@ -136,4 +136,30 @@ static __device__ __forceinline__ void take_four(pair *p, four x) {
     p->most = most;
 }
 
+/* Return the pair of a thread's share of a row, from one pass. */
+template <bool WIDE>
+static __device__ __forceinline__ pair read_online(sharer<WIDE> thread,
+                                                   const float *x,
+                                                   unsigned cols) {
+    const unsigned groups = thread.count_groups(cols);
+    pair found = no_pair();
+    for (unsigned j = 0; j < groups; j++)
+        take_four(&found, thread.load(x, j, cols, -INFINITY));
+    return found;
+}
+
+/* Read a thread's share of a row again, and store its softmax. `row` is the
+ * pair of the whole row. */
+template <bool WIDE>
+static __device__ __forceinline__ void soften_again(sharer<WIDE> thread,
+                                                    float *y, const float *x,
+                                                    unsigned cols, pair row) {
+    const unsigned groups = thread.count_groups(cols);
+    const float factor = invert(row);
+    for (unsigned j = 0; j < groups; j++) {
+        const four v = thread.load(x, j, cols, -INFINITY);
+        thread.store(y, j, cols, scale_four(shrink_four(v, row.most), factor));
+    }
+}
+
 #endif

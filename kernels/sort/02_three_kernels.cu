@@ -15,29 +15,29 @@
  *             memory first. */
 #include "sort.cuh"
 
-enum { NIBBLE = 4, DIGITS = 1 << NIBBLE, OWN = 8, PART = OWN * THREADS };
+enum { BITS = 4, DIGITS = 1 << BITS, ITEMS = 8, TILE = ITEMS * THREADS };
 
 /* The keys of a tile, and a counter per digit and thread, which counts the
- * thread's OWN neighbours. */
+ * thread's ITEMS neighbours. */
 struct counters {
-    unsigned keys[PART], at[DIGITS][THREADS];
+    unsigned keys[TILE], at[DIGITS][THREADS];
 
     /* Return the number of the thread's keys. */
     static __device__ __forceinline__ unsigned count_own(const sort_pass &p) {
-        const unsigned first = blockIdx.x * PART + threadIdx.x * OWN;
-        return first < p.count ? min(p.count - first, (unsigned)OWN) : 0;
+        const unsigned first = blockIdx.x * TILE + threadIdx.x * ITEMS;
+        return first < p.count ? min(p.count - first, (unsigned)ITEMS) : 0;
     }
     __device__ __forceinline__ void count(const sort_pass &p) {
-        for (unsigned i = threadIdx.x; i < PART; i += THREADS) {
-            const unsigned from = blockIdx.x * PART + i;
+        for (unsigned i = threadIdx.x; i < TILE; i += THREADS) {
+            const unsigned from = blockIdx.x * TILE + i;
             if (from < p.count) keys[i] = p.x[from];
         }
         for (int d = 0; d < DIGITS; d++) at[d][threadIdx.x] = 0;
         __syncthreads(); // the keys of the tile are loaded
         const unsigned own = count_own(p);
         for (unsigned j = 0; j < own; j++) {
-            const unsigned key = keys[threadIdx.x * OWN + j];
-            at[p.find_digit<NIBBLE>(rank_key(key, p.order))][threadIdx.x]++;
+            const unsigned key = keys[threadIdx.x * ITEMS + j];
+            at[p.find_digit<BITS>(rank_key(key, p.order))][threadIdx.x]++;
         }
         __syncthreads(); // all keys of the tile are counted
     }
@@ -68,22 +68,22 @@ static __global__ void scatter_nibbles(sort_pass p, const unsigned *firsts) {
     }
     const unsigned own = counters::count_own(p);
     for (unsigned j = 0; j < own; j++) {
-        const unsigned i = threadIdx.x * OWN + j, key = c_s.keys[i];
+        const unsigned i = threadIdx.x * ITEMS + j, key = c_s.keys[i];
         const unsigned to =
-            c_s.at[p.find_digit<NIBBLE>(rank_key(key, p.order))][threadIdx.x]++;
+            c_s.at[p.find_digit<BITS>(rank_key(key, p.order))][threadIdx.x]++;
         p.y[to] = key;
         if (p.sorted_values)
-            p.sorted_values[to] = p.load_value(blockIdx.x * PART + i);
+            p.sorted_values[to] = p.load_value(blockIdx.x * TILE + i);
     }
 }
 
 int sort_three_kernels(const struct sorting *s) {
-    const unsigned tiles = CEIL_DIV(s->count, (unsigned)PART);
+    const unsigned tiles = CEIL_DIV(s->count, (unsigned)TILE);
     sort_memory m(s);
     WEFT_TRY(m.claim(s, (size_t)DIGITS * tiles + DIGITS));
     unsigned *const totals = m.rest, *const counts = m.rest + DIGITS;
-    for (unsigned p = 0; p < 32 / NIBBLE; p++) {
-        const sort_pass pass = find_pass(s, m, p, NIBBLE);
+    for (unsigned p = 0; p < 32 / BITS; p++) {
+        const sort_pass pass = find_pass(s, m, p, BITS);
         count_nibbles<<<tiles, THREADS, 0, s->stream>>>(counts, pass);
         WEFT_LAUNCHED(count_nibbles);
         WEFT_TRY(scan_counts(counts, totals, DIGITS, tiles, s->stream));

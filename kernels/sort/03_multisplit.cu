@@ -13,7 +13,7 @@
 
 template <bool FLOAT>
 static __global__ void count_bytes(unsigned *counts, sort_pass p) {
-    __shared__ unsigned counts_s[RADIX];
+    __shared__ unsigned counts_s[DIGITS];
     counts_s[threadIdx.x] = 0;
     __syncthreads(); // all counts are 0
     for (int j = 0; j < ITEMS; j++) {
@@ -46,13 +46,13 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT)
 template <bool FLOAT> static int split_passes(const struct sorting *s) {
     const unsigned tiles = count_tiles(s->count);
     sort_memory m(s);
-    WEFT_TRY(m.claim(s, (size_t)RADIX * tiles + RADIX));
-    unsigned *const totals = m.rest, *const counts = m.rest + RADIX;
+    WEFT_TRY(m.claim(s, (size_t)DIGITS * tiles + DIGITS));
+    unsigned *const totals = m.rest, *const counts = m.rest + DIGITS;
     for (unsigned p = 0; p < PASSES; p++) {
         const sort_pass pass = find_pass(s, m, p, BITS);
         count_bytes<FLOAT><<<tiles, THREADS, 0, s->stream>>>(counts, pass);
         WEFT_LAUNCHED(count_bytes);
-        WEFT_TRY(scan_counts(counts, totals, RADIX, tiles, s->stream));
+        WEFT_TRY(scan_counts(counts, totals, DIGITS, tiles, s->stream));
         scatter_bytes<FLOAT><<<tiles, THREADS, 0, s->stream>>>(pass, counts);
         WEFT_LAUNCHED(scatter_bytes);
     }

@@ -23,7 +23,7 @@
 enum : unsigned { PLACE = 0x80000000u };
 
 struct digit_states {
-    unsigned *words;  // (tiles, RADIX), 0 before the launch
+    unsigned *words;  // (tiles, DIGITS), 0 before the launch
     unsigned *ticket; // the next tile, 0 before the launch
 
     /* Return the tile of the calling block, as chain::take_tile() does. */
@@ -34,7 +34,7 @@ struct digit_states {
     }
     __device__ __forceinline__ void publish(unsigned tile, unsigned digit,
                                             unsigned word) const {
-        *(volatile unsigned *)&words[tile * RADIX + digit] = word;
+        *(volatile unsigned *)&words[tile * DIGITS + digit] = word;
     }
     /* Return the place of the first key of `tile`, which is not the first one,
      * with a digit. */
@@ -61,17 +61,18 @@ struct digit_states {
 
     __device__ __forceinline__ unsigned read(unsigned tile,
                                              unsigned digit) const {
-        return *(const volatile unsigned *)&words[tile * RADIX + digit];
+        return *(const volatile unsigned *)&words[tile * DIGITS + digit];
     }
 };
 
-/* Add the counts of the four digits of PORTION tiles to counts (PASSES, RADIX).
+/* Add the counts of the four digits of PORTION tiles to counts (PASSES,
+ * DIGITS).
  */
 enum { PORTION = 2 };
 
 template <bool FLOAT>
 static __global__ void count_digits(unsigned *counts, sort_pass p) {
-    __shared__ unsigned counts_s[PASSES][RADIX];
+    __shared__ unsigned counts_s[PASSES][DIGITS];
     for (int d = 0; d < PASSES; d++) counts_s[d][threadIdx.x] = 0;
     __syncthreads(); // all counts are 0
     const size_t first = (size_t)blockIdx.x * (PORTION * TILE) + threadIdx.x;
@@ -83,17 +84,17 @@ static __global__ void count_digits(unsigned *counts, sort_pass p) {
         if (i < p.count) {
 #pragma unroll
             for (int d = 0; d < PASSES; d++)
-                atomicAdd(&counts_s[d][rank >> d * BITS & (RADIX - 1)], 1u);
+                atomicAdd(&counts_s[d][rank >> d * BITS & (DIGITS - 1)], 1u);
         }
     }
     __syncthreads(); // all keys are counted
     for (int d = 0; d < PASSES; d++)
         if (const unsigned own = counts_s[d][threadIdx.x])
-            atomicAdd(&counts[d * RADIX + threadIdx.x], own);
+            atomicAdd(&counts[d * DIGITS + threadIdx.x], own);
 }
 
 /* Return, to thread d, the place of the tile's first key with digit d, and
- * publish the place after its last one. counts (RADIX): those of all keys. */
+ * publish the place after its last one. counts (DIGITS): those of all keys. */
 static __device__ __forceinline__ unsigned
 find_place(const digit_states &states, const unsigned *counts, unsigned tile,
            unsigned total, tile_room *r_s) {
@@ -129,8 +130,8 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT)
 
 template <bool FLOAT> static int sweep_passes(const struct sorting *s) {
     const unsigned tiles = count_tiles(s->count);
-    const size_t states = (size_t)tiles * RADIX; // states of a pass
-    const size_t words = PASSES * (RADIX + states) + PASSES;
+    const size_t states = (size_t)tiles * DIGITS; // states of a pass
+    const size_t words = PASSES * (DIGITS + states) + PASSES;
     sort_memory m(s);
     WEFT_TRY(m.claim(s, words));
     WEFT_CUDA_TRY(
@@ -141,10 +142,10 @@ template <bool FLOAT> static int sweep_passes(const struct sorting *s) {
             counts, find_pass(s, m, 0, BITS));
     WEFT_LAUNCHED(count_digits);
     for (unsigned p = 0; p < PASSES; p++) {
-        unsigned *const first = counts + PASSES * RADIX + p * states;
+        unsigned *const first = counts + PASSES * DIGITS + p * states;
         const digit_states d = {first, m.rest + (words - PASSES + p)};
         sweep<FLOAT><<<tiles, THREADS, 0, s->stream>>>(find_pass(s, m, p, BITS),
-                                                       d, counts + p * RADIX);
+                                                       d, counts + p * DIGITS);
         WEFT_LAUNCHED(sweep);
     }
     return WEFT_OK;

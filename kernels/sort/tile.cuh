@@ -13,16 +13,16 @@
 #define WEFT_SORT_TILE_CUH
 #include "sort.cuh"
 
-enum { BITS = 8, RADIX = 1 << BITS, PASSES = 32 / BITS };
+enum { BITS = 8, DIGITS = 1 << BITS, PASSES = 32 / BITS };
 enum { ITEMS = 32, TILE = ITEMS * THREADS }; // ITEMS: keys per thread
 enum { RESIDENT = 2 }; // blocks per multiprocessor; more would lack registers
-static_assert((int)RADIX == (int)THREADS, "a thread per digit");
+static_assert((int)DIGITS == (int)THREADS, "a thread per digit");
 
 /* The shared memory of a block that orders a tile. */
 struct tile_room {
-    unsigned words[TILE];          // the tile's keys, later its values
-    unsigned counts[WARPS][RADIX]; // of the warps' digits, later their places
-    unsigned places[RADIX]; // per digit: distance from the tile to the output
+    unsigned words[TILE];           // the tile's keys, later its values
+    unsigned counts[WARPS][DIGITS]; // of the warps' digits, later their places
+    unsigned places[DIGITS]; // per digit: distance from the tile to the output
     unsigned sums[WARPS], tile;
 };
 
@@ -66,13 +66,13 @@ template <bool FLOAT> struct tile_keys {
     __device__ __forceinline__ unsigned find_digit(const sort_pass &p,
                                                    unsigned tile, int j) const {
         const unsigned digit = p.find_digit<BITS>(p.rank<FLOAT>(key[j]));
-        return find(tile, j) < p.count ? digit : RADIX - 1;
+        return find(tile, j) < p.count ? digit : DIGITS - 1;
     }
     /* Count the digits of the warp's keys. */
     __device__ __forceinline__ void count(const sort_pass &p, unsigned tile,
                                           tile_room *r_s) const {
         unsigned *const counts_s = r_s->counts[threadIdx.x / WARP];
-        for (unsigned d = threadIdx.x % WARP; d < RADIX; d += WARP)
+        for (unsigned d = threadIdx.x % WARP; d < DIGITS; d += WARP)
             counts_s[d] = 0;
         __syncwarp(); // all counts are 0
 #pragma unroll

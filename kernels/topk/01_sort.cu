@@ -14,13 +14,11 @@ enum { TILE = 2048 };                     // entries: 16 KiB
 enum : size_t { MOST = (size_t)1 << 24 }; // entries of a group of rows
 
 static __global__ void make_entries(entry *entries, const float *x, size_t rows,
-                                    size_t columns, size_t padded) {
+                                    size_t cols, size_t padded) {
     const size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
-    const size_t row = i / padded, column = i % padded;
+    const size_t row = i / padded, col = i % padded;
     if (row >= rows) return;
-    entries[i] = column < columns
-                     ? make_entry(x[row * columns + column], column)
-                     : NOTHING;
+    entries[i] = col < cols ? make_entry(x[row * cols + col], col) : NOTHING;
 }
 
 /* Sort tiles in shared memory: do the steps of all sizes from `least` to `most`
@@ -84,17 +82,17 @@ int sort_and_write(const struct selection &s, entry *entries, size_t padded) {
 }
 
 static int sort_rows(const struct selection &s) {
-    const size_t padded = round_up(s.columns), count = s.rows * padded;
+    const size_t padded = round_up(s.cols), count = s.rows * padded;
     scratch memory(s.stream);
     WEFT_TRY(memory.claim("topk", count * sizeof(entry)));
     entry *entries = (entry *)memory.memory;
     make_entries<<<blocks_for(count), THREADS, 0, s.stream>>>(
-        entries, s.x, s.rows, s.columns, padded);
+        entries, s.x, s.rows, s.cols, padded);
     WEFT_LAUNCHED(make_entries);
     return sort_and_write(s, entries, padded);
 }
 
 int topk_sort(const struct selection *s) {
-    const size_t rows = MOST / round_up(s->columns);
+    const size_t rows = MOST / round_up(s->cols);
     return run_groups(*s, rows ? rows : 1, sort_rows);
 }

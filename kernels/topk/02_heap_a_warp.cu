@@ -56,12 +56,12 @@ static __global__ void __launch_bounds__(THREADS)
     const size_t row = (size_t)blockIdx.x * WARPS + threadIdx.x / WARP;
     if (row >= s.rows) return; // the whole warp returns
     const unsigned lane = threadIdx.x % WARP;
-    const float *x = s.x + row * s.columns;
+    const float *x = s.x + row * s.cols;
     heap<KEPT> h;
     entry least = NOTHING; // the k-th best so far
-    for (size_t first = 0; first < s.columns; first += WARP) {
+    for (size_t first = 0; first < s.cols; first += WARP) {
         const size_t i = first + lane;
-        const entry own = i < s.columns ? make_entry(x[i], i) : NOTHING;
+        const entry own = i < s.cols ? make_entry(x[i], i) : NOTHING;
         unsigned votes = __ballot_sync(0xffffffff, own > least);
         while (votes) {
             h.insert(__shfl_sync(0xffffffff, own, __ffs(votes) - 1));

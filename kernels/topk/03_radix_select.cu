@@ -16,10 +16,10 @@
 static __device__ __forceinline__ source
 choose_source(const struct selection &s, const struct search &at, size_t row,
               const entry *candidates) {
-    const float *x = s.x + row * s.columns;
+    const float *x = s.x + row * s.cols;
     if (candidates && at.candidates <= at.room)
         return {x, candidates + row * at.room, at.candidates, false};
-    return {x, NULL, s.columns, (uintptr_t)x % sizeof(float4) == 0};
+    return {x, NULL, s.cols, (uintptr_t)x % sizeof(float4) == 0};
 }
 
 /* Choose the digit at `shift` from the counts of all blocks, and clear them for
@@ -52,7 +52,7 @@ static __global__ void __launch_bounds__(THREADS)
     struct search *at = &searches[l.find_row()];
     if (at->state != SEARCHING) return; // the whole block returns
     const entry floor = at->floor;
-    const unsigned keep = shift + DIGIT_BITS;
+    const unsigned keep = shift + BITS;
     const source from = choose_source(s, *at, l.find_row(), candidates);
     counts_s[threadIdx.x] = 0;
     __syncthreads(); // the counts are 0
@@ -93,7 +93,7 @@ static __global__ void begin(struct search *searches, size_t rows,
 
 int select_rows(const struct selection &s, struct search *searches,
                 const entry *candidates) {
-    const layout l = lay_out(s.rows, s.columns, 8);
+    const layout l = lay_out(s.rows, s.cols, 8);
     const size_t padded = round_up(s.k),
                  bytes = s.rows * padded * sizeof(entry);
     scratch memory(s.stream);
@@ -103,7 +103,7 @@ int select_rows(const struct selection &s, struct search *searches,
     begin<<<blocks_for(s.rows), THREADS, 0, s.stream>>>(searches, s.rows,
                                                         (unsigned)s.k);
     WEFT_LAUNCHED(begin);
-    for (int shift = 64 - DIGIT_BITS; shift >= 0; shift -= DIGIT_BITS) {
+    for (int shift = 64 - BITS; shift >= 0; shift -= BITS) {
         count_digits<<<l.count_blocks(), THREADS, 0, s.stream>>>(
             s, l, searches, candidates, (unsigned)shift);
         WEFT_LAUNCHED(count_digits);

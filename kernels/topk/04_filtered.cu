@@ -31,14 +31,14 @@ struct sample {
 
 /* Return the sample of a row. If one of f numbers is in the sample, that costs
  * 4 n / f bytes for the sample, and about 30 k f bytes for the candidates. */
-static struct sample plan_sample(size_t columns, size_t k) {
+static struct sample plan_sample(size_t cols, size_t k) {
     size_t f = 1;
-    while (f * f * 32 * k <= columns && 2 * f * k <= CANDIDATES) f *= 2;
+    while (f * f * 32 * k <= cols && 2 * f * k <= CANDIDATES) f *= 2;
     struct sample p;
     p.groups = (unsigned)round_up(max(2 * k, (size_t)WARP));
-    p.sectors = (unsigned)(columns / f / SECTOR / p.groups);
+    p.sectors = (unsigned)(cols / f / SECTOR / p.groups);
     if (p.sectors == 0) p.sectors = 1;
-    p.stride = columns / SECTOR / p.groups / p.sectors;
+    p.stride = cols / SECTOR / p.groups / p.sectors;
     return p;
 }
 
@@ -47,12 +47,12 @@ static __global__ void find_maxima(entry *maxima, struct selection s,
                                    struct sample p) {
     const size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
     const size_t row = i / SECTOR / p.groups, group = i / SECTOR % p.groups;
-    const float *x = s.x + row * s.columns;
+    const float *x = s.x + row * s.cols;
     entry most = NOTHING;
     for (unsigned j = 0; j < p.sectors; j++) {
         const size_t sector = (group + (size_t)j * p.groups) * p.stride;
-        const size_t column = sector * SECTOR + i % SECTOR;
-        most = max(most, make_entry(x[column], column));
+        const size_t col = sector * SECTOR + i % SECTOR;
+        most = max(most, make_entry(x[col], col));
     }
     for (int distance = SECTOR / 2; distance > 0; distance /= 2)
         most = max(most, __shfl_xor_sync(0xffffffff, most, distance));
@@ -81,13 +81,13 @@ struct collector {
     /* Add those of the lanes' numbers that reach the floor; least is the
      * floor's number. A lane has four of them, starting at column `first`.
      * Return whether the next call may lack room. */
-    __device__ __forceinline__ bool add(four v, size_t first, size_t columns,
+    __device__ __forceinline__ bool add(four v, size_t first, size_t cols,
                                         entry floor, float least) {
         entry e[4] = {NOTHING, NOTHING, NOTHING, NOTHING};
         bool any = false;
 #pragma unroll
         for (int k = 0; k < 4; k++) // NaN is not less than a number
-            if (!(v.at[k] < least) && first + k < columns) {
+            if (!(v.at[k] < least) && first + k < cols) {
                 e[k] = make_entry(v.at[k], first + k);
                 any = true;
             }
@@ -128,9 +128,8 @@ static __global__ void __launch_bounds__(THREADS)
     __shared__ unsigned counts_s[WARPS], first_s;
     const size_t row = l.find_row();
     struct search *at = &searches[row];
-    const float *x = s.x + row * s.columns;
-    const source from = {x, NULL, s.columns,
-                         (uintptr_t)x % sizeof(float4) == 0};
+    const float *x = s.x + row * s.cols;
+    const source from = {x, NULL, s.cols, (uintptr_t)x % sizeof(float4) == 0};
     const entry floor = at->floor;
     const float least = find_value(floor, x);
     candidates += row * at->room;
@@ -138,13 +137,13 @@ static __global__ void __launch_bounds__(THREADS)
     const size_t stride = (size_t)l.parts * THREADS * 4;
     size_t i = ((size_t)l.find_part() * THREADS + threadIdx.x) * 4;
     // All lanes of a warp continue while one has numbers, since they vote.
-    for (; i / STEP * STEP < s.columns; i += AHEAD * stride) {
+    for (; i / STEP * STEP < s.cols; i += AHEAD * stride) {
         four v[AHEAD];
 #pragma unroll
         for (int j = 0; j < AHEAD; j++) v[j] = load_four(from, i + j * stride);
 #pragma unroll
         for (int j = 0; j < AHEAD; j++) {
-            if (!c.add(v[j], i + j * stride, s.columns, floor, least)) continue;
+            if (!c.add(v[j], i + j * stride, s.cols, floor, least)) continue;
             unsigned first = 0;
             if (threadIdx.x % WARP == 0) first = take_places(at, c.count);
             c.copy(candidates, __shfl_sync(0xffffffff, first, 0), at->room);
@@ -179,9 +178,9 @@ static __global__ void __launch_bounds__(MANY)
 }
 
 static int filter_rows(const struct selection &s) {
-    const struct sample p = plan_sample(s.columns, s.k);
-    const unsigned room = (unsigned)max(s.columns / 32, (size_t)LEAST_ROOM);
-    const layout l = lay_out(s.rows, s.columns, 32);
+    const struct sample p = plan_sample(s.cols, s.k);
+    const unsigned room = (unsigned)max(s.cols / 32, (size_t)LEAST_ROOM);
+    const layout l = lay_out(s.rows, s.cols, 32);
     const size_t groups = s.rows * p.groups;
     scratch memory(s.stream), more(s.stream);
     struct search *searches;
@@ -205,9 +204,9 @@ static int filter_rows(const struct selection &s) {
 
 int topk_filtered(const struct selection *s) {
     // A sample of 2 k groups must be a small part of the row.
-    if (s->columns < 64 * s->k || s->columns < 4096 || 2 * s->k > SORTED)
+    if (s->cols < 64 * s->k || s->cols < 4096 || 2 * s->k > SORTED)
         return topk_radix(s);
-    const size_t rows = ((size_t)1 << 28) / s->columns;
+    const size_t rows = ((size_t)1 << 28) / s->cols;
     return run_groups(*s, rows < 1 ? 1 : min(rows, (size_t)GROUP_ROWS),
                       filter_rows);
 }

@@ -24,37 +24,37 @@ enum {
 
 /* The shared memory of a row: its numbers, then room for entries. */
 struct room {
-    unsigned columns, entries; // a multiple of 4; a power of 2
+    unsigned cols, entries; // a multiple of 4; a power of 2
 
     size_t count_bytes() const {
-        return columns * sizeof(float) + entries * sizeof(entry);
+        return cols * sizeof(float) + entries * sizeof(entry);
     }
 };
 
 /* Return the memory that WIDTH threads need for the largest set of candidates:
  * all numbers of k threads. */
-static struct room plan_room(unsigned columns, size_t k, unsigned width) {
-    const size_t own = CEIL_DIV(columns, 4 * width) * 4;
-    const size_t all = columns, most = k > width ? all : min(all, k * own);
+static struct room plan_room(unsigned cols, size_t k, unsigned width) {
+    const size_t own = CEIL_DIV(cols, 4 * width) * 4;
+    const size_t all = cols, most = k > width ? all : min(all, k * own);
     const size_t entries = round_up(most > width ? most : width);
-    return {CEIL_DIV(columns, 4) * 4, (unsigned)entries};
+    return {CEIL_DIV(cols, 4) * 4, (unsigned)entries};
 }
 
 /* Copy the row to shared memory, and return the thread's largest entry. */
 template <bool WIDE>
 static __device__ __forceinline__ entry keep_row(float *row_s, const float *x,
-                                                 unsigned columns,
+                                                 unsigned cols,
                                                  sharer<WIDE> own) {
-    const unsigned groups = own.count_groups(columns);
+    const unsigned groups = own.count_groups(cols);
     entry most = NOTHING;
     for (unsigned first = 0; first < groups; first += AHEAD) {
         four v[AHEAD];
 #pragma unroll
         for (unsigned j = 0; j < AHEAD; j++)
-            v[j] = own.load(x, first + j, columns, -INFINITY);
+            v[j] = own.load(x, first + j, cols, -INFINITY);
 #pragma unroll
         for (unsigned j = 0; j < AHEAD; j++) {
-            own.store(row_s, first + j, columns, v[j]);
+            own.store(row_s, first + j, cols, v[j]);
 #pragma unroll
             for (unsigned k = 0; k < 4; k++)
                 most =
@@ -68,15 +68,14 @@ static __device__ __forceinline__ entry keep_row(float *row_s, const float *x,
 template <bool WIDE>
 static __device__ __forceinline__ void
 keep_candidates(entry *kept_s, unsigned *count_s, const float *row_s,
-                unsigned columns, entry floor, sharer<WIDE> own) {
-    for (unsigned j = 0; j < own.count_groups(columns); j++) {
-        const four v = own.load(row_s, j, columns, -INFINITY);
+                unsigned cols, entry floor, sharer<WIDE> own) {
+    for (unsigned j = 0; j < own.count_groups(cols); j++) {
+        const four v = own.load(row_s, j, cols, -INFINITY);
 #pragma unroll
         for (unsigned k = 0; k < 4; k++) {
-            const size_t column = own.find(j, k);
-            const entry e = make_entry(v.at[k], column);
-            if (column < columns && e >= floor)
-                kept_s[atomicAdd(count_s, 1u)] = e;
+            const size_t col = own.find(j, k);
+            const entry e = make_entry(v.at[k], col);
+            if (col < cols && e >= floor) kept_s[atomicAdd(count_s, 1u)] = e;
         }
     }
 }
@@ -101,15 +100,14 @@ static __global__ void __launch_bounds__(THREADS)
     const size_t row = part / d.parts;
     if (row >= s.rows) return; // all WIDTH threads return
     const size_t first = part % d.parts * d.length;
-    const unsigned columns = (unsigned)min((size_t)d.length, s.columns - first);
+    const unsigned cols = (unsigned)min((size_t)d.length, s.cols - first);
     const unsigned k = (unsigned)s.k;
     const sharer<WIDE> own = {threadIdx.x % WIDTH, WIDTH};
-    entry *kept_s = memory_s + place * (r.entries + r.columns / 2);
+    entry *kept_s = memory_s + place * (r.entries + r.cols / 2);
     float *row_s = (float *)(kept_s + r.entries);
     unsigned *count_s = &counts_s[place];
 
-    const entry most =
-        keep_row(row_s, s.x + row * s.columns + first, columns, own);
+    const entry most = keep_row(row_s, s.x + row * s.cols + first, cols, own);
     entry floor = NOTHING;
     if (own.own == 0) *count_s = 0;
     if (k <= WIDTH) {
@@ -120,7 +118,7 @@ static __global__ void __launch_bounds__(THREADS)
     }
     wait_for<WIDTH>(); // the floor is read, and the count is 0
     if (most >= floor)
-        keep_candidates(kept_s, count_s, row_s, columns, floor, own);
+        keep_candidates(kept_s, count_s, row_s, cols, floor, own);
     wait_for<WIDTH>(); // the candidates and the row are stored
     const unsigned count = *count_s, padded = (unsigned)round_up(count);
     for (unsigned i = count + own.own; i < padded; i += WIDTH)
@@ -132,7 +130,7 @@ static __global__ void __launch_bounds__(THREADS)
             d.best[part * k + i] = i < count ? kept_s[i] - first : NOTHING;
         } else {
             s.values[row * k + i] = find_value(kept_s[i], row_s);
-            s.indices[row * k + i] = find_column(kept_s[i]);
+            s.indices[row * k + i] = find_col(kept_s[i]);
         }
 }
 
@@ -152,7 +150,7 @@ static int launch_select(const struct selection &s, struct division d,
 
 static int select_parts(const struct selection &s, struct division d,
                         struct room r, bool narrow) {
-    const bool wide = ((uintptr_t)s.x % 16 | s.columns % 4) == 0;
+    const bool wide = ((uintptr_t)s.x % 16 | s.cols % 4) == 0;
     if (narrow)
         return wide ? launch_select<WARP, true>(s, d, r)
                     : launch_select<WARP, false>(s, d, r);
@@ -184,8 +182,8 @@ static int select_and_merge(const struct selection &s, unsigned parts,
 }
 
 int topk_batched(const struct selection *s) {
-    const unsigned parts = (unsigned)CEIL_DIV(s->columns, PART);
-    const unsigned length = parts > 1 ? (unsigned)PART : (unsigned)s->columns;
+    const unsigned parts = (unsigned)CEIL_DIV(s->cols, PART);
+    const unsigned length = parts > 1 ? (unsigned)PART : (unsigned)s->cols;
     const bool narrow = s->k <= WARP && length <= SHORT;
     const struct room r =
         plan_room(length, s->k, narrow ? (unsigned)WARP : (unsigned)THREADS);

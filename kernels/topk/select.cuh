@@ -8,7 +8,7 @@
 #define WEFT_TOPK_SELECT_CUH
 #include "topk.cuh"
 
-enum { DIGITS = 256, DIGIT_BITS = 8, GROUP_ROWS = 1024 };
+enum { DIGITS = 256, BITS = 8, GROUP_ROWS = 1024 };
 
 /* SETTLED: exactly the entries that reach the floor are wanted. WRITTEN:
  * the row has its result. */
@@ -52,13 +52,13 @@ struct layout {
 
 /* Return a layout with at least `each` blocks per multiprocessor, unless a
  * block would have fewer than some thousand numbers. */
-static inline layout lay_out(size_t rows, size_t columns, size_t each) {
+static inline layout lay_out(size_t rows, size_t cols, size_t each) {
 #ifdef __CUDACC__
     const size_t all = (size_t)device_has(cudaDevAttrMultiProcessorCount);
 #else
     const size_t all = 2; // the same on every machine
 #endif
-    const size_t most = CEIL_DIV(columns, 16 * THREADS);
+    const size_t most = CEIL_DIV(cols, 16 * THREADS);
     const size_t wanted = CEIL_DIV(each * all, rows);
     return {rows, (unsigned)(wanted < most ? wanted : most)};
 }

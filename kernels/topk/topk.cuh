@@ -21,8 +21,8 @@
 struct selection {
     float *values;    // (rows,k)
     int64_t *indices; // (rows,k)
-    const float *x;   // (rows,columns)
-    size_t rows, columns, k;
+    const float *x;   // (rows,cols)
+    size_t rows, cols, k;
     cudaStream_t stream;
 };
 
@@ -42,11 +42,11 @@ typedef unsigned long long entry;
 
 enum : unsigned { TOP = 0x80000000, KEY_OF_ZERO = TOP, KEY_OF_NAN = ~0u };
 
-static __device__ __forceinline__ entry make_entry(float x, size_t column) {
-    return (entry)rank_float(__float_as_uint(x)) << 32 | ~(unsigned)column;
+static __device__ __forceinline__ entry make_entry(float x, size_t col) {
+    return (entry)rank_float(__float_as_uint(x)) << 32 | ~(unsigned)col;
 }
 
-static __device__ __forceinline__ unsigned find_column(entry e) {
+static __device__ __forceinline__ unsigned find_col(entry e) {
     return ~(unsigned)e;
 }
 
@@ -54,7 +54,7 @@ static __device__ __forceinline__ unsigned find_column(entry e) {
  * a NaN, so these are read from the row. */
 static __device__ __forceinline__ float find_value(entry e, const float *row) {
     const unsigned key = (unsigned)(e >> 32);
-    if (key == KEY_OF_ZERO || key == KEY_OF_NAN) return row[find_column(e)];
+    if (key == KEY_OF_ZERO || key == KEY_OF_NAN) return row[find_col(e)];
     return __uint_as_float(key & TOP ? key ^ TOP : ~key);
 }
 
@@ -62,8 +62,8 @@ static __device__ __forceinline__ float find_value(entry e, const float *row) {
 static __device__ __forceinline__ void
 write_result(const struct selection &s, size_t row, size_t place, entry e) {
     const size_t at = row * s.k + place;
-    s.values[at] = find_value(e, s.x + row * s.columns);
-    s.indices[at] = find_column(e);
+    s.values[at] = find_value(e, s.x + row * s.cols);
+    s.indices[at] = find_col(e);
 }
 
 /* ---- sorting ------------------------------------------------------------- */
@@ -128,7 +128,7 @@ static inline int run_groups(const struct selection &s, size_t most,
     for (size_t first = 0; first < s.rows; first += most) {
         struct selection part = s;
         part.rows = s.rows - first < most ? s.rows - first : most;
-        part.x += first * s.columns;
+        part.x += first * s.cols;
         part.values += first * s.k;
         part.indices += first * s.k;
         WEFT_TRY(run(part));

@@ -35,7 +35,7 @@ COMMANDS = {
     ),
     "puzzles": ("weft.commands.puzzles", "list puzzles, show one, check a solution"),
     "grade": ("weft.commands.grade", "grade a submitted notebook"),
-    "class": ("weft.commands.classroom", "show the grades of a class"),
+    "class": ("weft.commands.class_grades", "show the grades of a class"),
     "build": ("weft.toolchain.build", "compile every kernel for this machine"),
     "cache": ("weft.base.store", "list or clear the cache"),
 }

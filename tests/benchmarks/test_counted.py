@@ -78,6 +78,18 @@ def test_the_tuned_softmax_moves_each_number_once_in_and_once_out(cols):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "classes", [10, 32, 1000, 4096, 16_384, 50_257, 50_304, 262_144]
+)
+def test_the_tuned_cross_entropy_moves_hardly_more_than_its_softmax(classes):
+    (row,) = counted.rows("cross_entropy", [classes], ["tuned"])
+    # A row's loss, its target's logit and its target take a sector each. If a row
+    # begins at an odd address, 32 of its floats are in five sectors instead of four.
+    odd = classes % 8 and classes > 32
+    assert 1 <= row["over_floor"] <= (1.25 if odd else 1.05) and row["kernels"] == 2
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("cols", [32, 128, 1024, 2048, 8192, 16384, 32768, 262144])
 @pytest.mark.parametrize("op", ["layernorm", "rmsnorm"])
 def test_the_tuned_norms_read_weight_and_bias_for_many_rows(op, cols):

@@ -85,7 +85,7 @@ class Kernel:
             }
         )
         if sizes:
-            self.binder.compare(sizes, len(sizes))
+            self.binder.check_sizes(sizes, len(sizes))
         self.launch = launch.GpuLauncher(self.binder, self.target)
         self.at = {}
         stand_in.arguments_wanted = len(self.signature.params)

@@ -10,7 +10,7 @@ from tiers import only
 from weft import inspect, load_cuda
 from weft.cells.gpu import loader as gpu
 from weft.cells.gpu import nvrtc
-from weft.puzzles.lessons import SOLUTIONS
+from weft.puzzles.notebooks import SOLUTIONS
 from weft.toolchain import build
 
 LESSON = SOLUTIONS / "08c_matmul_tensor_cores.ipynb"

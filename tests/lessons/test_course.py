@@ -10,7 +10,7 @@ from weft.base.store import Kept
 from weft.lessons import course, maker, progress
 from weft.lessons.exercises import exercise
 from weft.lessons.widgets import predict
-from weft.puzzles.lessons import (
+from weft.puzzles.notebooks import (
     CORE,
     DEEPER,
     PRACTICE,

@@ -8,7 +8,7 @@ import pytest
 
 from weft import check, cuda, load_cuda
 from weft.base.errors import KernelFault
-from weft.cells import trial
+from weft.cells import trial_launches
 from weft.cells.module import Kernel
 from weft.lessons import exercises
 from weft.lessons.exercises import exercise, from_c
@@ -241,7 +241,7 @@ def test_a_race_is_wrong_on_a_gpu_too(pretended_gpu):
 def test_launches_too_large_for_the_watch_build_are_not_rehearsed(
     pretended_gpu, monkeypatch
 ):
-    monkeypatch.setattr(trial, "REHEARSED", 15)
+    monkeypatch.setattr(trial_launches, "REHEARSED", 15)
     wrong = load_cuda(GUARDED.replace("if (i < n) ", "")).ones
     exercise(wrong, launch_ones)
     assert len(pretended_gpu) == 1

@@ -22,7 +22,7 @@ from weft.lessons.grading import (
     grade,
     list_tasks,
 )  # fmt: skip
-from weft.puzzles.lessons import list_lessons
+from weft.puzzles.notebooks import list_lessons
 
 LESSONS = [lesson for lesson in list_lessons() if list_tasks(lesson)]
 TILES = next(lesson for lesson in LESSONS if lesson.number == "02a")

@@ -6,7 +6,7 @@ import pytest
 from weft import cuda, puzzles
 from weft.lessons import maker as lessons
 from weft.puzzles.catalogue import GROUPS
-from weft.puzzles.lessons import NOTEBOOKS, SOLUTIONS, make_cells
+from weft.puzzles.notebooks import NOTEBOOKS, SOLUTIONS, make_cells
 
 PYTHON = """\
 def double(x):

@@ -34,7 +34,7 @@ from weft.lessons import maker as lessons
 from weft.lessons.course import place_of
 from weft.lessons.grading import list_names, write_plain_python
 from weft.puzzles.catalogue import GROUPS, LESSONS
-from weft.puzzles.lessons import CORE, NOTEBOOKS, SOLUTIONS, find_source, list_kinds
+from weft.puzzles.notebooks import CORE, NOTEBOOKS, SOLUTIONS, find_source, list_kinds
 from weft.pykernel import bodies
 
 PATHS = sorted(NOTEBOOKS.glob("*.ipynb"))

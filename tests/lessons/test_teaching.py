@@ -14,7 +14,7 @@ from nbclient import NotebookClient
 
 from weft.base.paths import ROOT
 from weft.puzzles.catalogue import GROUP_OF
-from weft.puzzles.lessons import CORE, NOTEBOOKS, list_lessons
+from weft.puzzles.notebooks import CORE, NOTEBOOKS, list_lessons
 
 LESSONS = {lesson.path.stem: lesson for lesson in list_lessons()}
 NOTES = {note.path.stem: note for note in teaching.list_notes()}

@@ -20,7 +20,7 @@ from weft.lessons import maker as lessons
 from weft.lessons.grading import list_names
 from weft.lessons.progress import EXERCISE
 from weft.puzzles import puzzle as puzzle_module
-from weft.puzzles.lessons import NOTEBOOKS, SOLUTIONS
+from weft.puzzles.notebooks import NOTEBOOKS, SOLUTIONS
 
 SECONDS = 2.0  # time limit of a launch; a right one takes far less
 CHECK = 30.0  # time limit in seconds of an exercise's check

@@ -174,11 +174,22 @@ def test_numpy_and_empty_arrays():
     assert weft.argsort(nothing).dtype == torch.int32
 
 
+@pytest.mark.parametrize("descending", [False, True])
+def test_numbers_in_the_order_of_argsort_have_the_gradients_of_a_sort(descending):
+    x, dy = draw(70, 9).float(), torch.arange(70.0)
+    ours, theirs = x.clone().requires_grad_(), x.double().requires_grad_()
+    y = ours[weft.argsort(ours, descending)]
+    assert torch.equal(y, weft.sort(x, None, descending))
+    y.backward(dy)
+    theirs.sort(stable=True, descending=descending).values.backward(dy.double())
+    assert torch.equal(ours.grad.double(), theirs.grad)
+
+
 def test_what_it_refuses():
     for x, words in {
         torch.zeros(2, 3): r"x is \(2, 3\), expected \(count,\)",
         torch.zeros(2).double(): "x is torch.float64, expected torch.int32 or",
-        torch.zeros(3, requires_grad=True): "no gradient flows to x",
+        torch.zeros(3, requires_grad=True): r"no gradient flows to x: x\[weft.argsort",
     }.items():
         with pytest.raises(ArgumentError, match=f"sort: {words}"):
             weft.sort(x)

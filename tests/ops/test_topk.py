@@ -55,10 +55,10 @@ def test_nan_is_the_largest_and_every_bit_stays(rung):
 
 
 @pytest.mark.parametrize("rung", RUNGS)
-@pytest.mark.parametrize("columns", [31, 32, 33, 255, 257, 1024, 1025])
-def test_every_part_of_a_row_and_the_whole_of_it(rung, columns):
-    x = draw(2, columns)
-    for k in {1, 2, columns // 2, columns - 1, columns}:
+@pytest.mark.parametrize("cols", [31, 32, 33, 255, 257, 1024, 1025])
+def test_every_part_of_a_row_and_the_whole_of_it(rung, cols):
+    x = draw(2, cols)
+    for k in {1, 2, cols // 2, cols - 1, cols}:
         want_same(x, k, rung)
 
 
@@ -77,42 +77,42 @@ def test_every_schedule_gives_the_same_bits(rung, schedules):
         library.call("weft_set_threads", 0)
 
 
-def fool_sample(columns: int, low: float) -> torch.Tensor:
+def fool_sample(cols: int, low: float) -> torch.Tensor:
     """Return a row whose numbers exceed `low` only where no sample reads.
 
     A sample begins with a sector whose number is a multiple of a power of 2.
     """
-    x = draw(1, columns).abs() + low
-    return torch.where(torch.arange(columns) // SECTOR % 2 == 0, low, x)
+    x = draw(1, cols).abs() + low
+    return torch.where(torch.arange(cols) // SECTOR % 2 == 0, low, x)
 
 
 @pytest.mark.parametrize("k", [8, 100])
-@pytest.mark.parametrize("columns", [1 << 14, 1 << 17])
-def test_a_sample_that_shows_nothing_costs_time_only(columns, k):
-    want_same(fool_sample(columns, -1.0), k, "filtered")
+@pytest.mark.parametrize("cols", [1 << 14, 1 << 17])
+def test_a_sample_that_shows_nothing_costs_time_only(cols, k):
+    want_same(fool_sample(cols, -1.0), k, "filtered")
 
 
 def test_candidates_that_one_block_cannot_sort_are_selected_by_digits():
     want_same(draw(1, 1 << 18), 1500, "filtered")
 
 
-@pytest.mark.parametrize(("columns", "k"), [(8193, 7), (40_000, 64), (40_001, 200)])
-def test_blocks_share_a_long_row(columns, k):
-    want_same(draw(2, columns), k, "batched")
-    want_same(draw(2, columns).sort().values, k, "batched")
-    want_same(torch.zeros(1, columns), k, "batched")
+@pytest.mark.parametrize(("cols", "k"), [(8193, 7), (40_000, 64), (40_001, 200)])
+def test_blocks_share_a_long_row(cols, k):
+    want_same(draw(2, cols), k, "batched")
+    want_same(draw(2, cols).sort().values, k, "batched")
+    want_same(torch.zeros(1, cols), k, "batched")
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
-@pytest.mark.parametrize("rows, columns", [(1, SHARED + 5), (3, 70_000), (40, 999)])
-def test_plain_c_gives_the_same_for_any_number_of_threads(rows, columns, threads):
-    library, x = native.library("topk", "cpu"), draw(rows, columns).round(decimals=2)
+@pytest.mark.parametrize("rows, cols", [(1, SHARED + 5), (3, 70_000), (40, 999)])
+def test_plain_c_gives_the_same_for_any_number_of_threads(rows, cols, threads):
+    library, x = native.library("topk", "cpu"), draw(rows, cols).round(decimals=2)
     library.call("weft_set_threads", threads)
     try:
         for k in (1, 64, 900):
             want_same(x, k, "reference")
             want_same(x.sort().values, k, "reference")
-        want_same(torch.zeros(rows, columns), 300, "reference")
+        want_same(torch.zeros(rows, cols), 300, "reference")
     finally:
         library.call("weft_set_threads", 0)
 
@@ -137,23 +137,84 @@ def test_dimensions_and_numpy(rung):
     assert values.shape == indices.shape == (0, 3, 4)
 
 
+def want_gradient(x: torch.Tensor, k: int, rung: str) -> None:
+    """Assert that the gradient of x is that of a stable sort in float64."""
+    ours, theirs = x.clone().requires_grad_(), x.double().requires_grad_()
+    values, indices = weft.topk(ours, k, rung=rung)
+    assert values.requires_grad and not indices.requires_grad
+    dvalues = draw(*values.shape, seed=1)
+    values.backward(dvalues)
+    select(theirs, k)[0].backward(dvalues.double())
+    assert torch.equal(ours.grad.double(), theirs.grad)
+
+
+@pytest.mark.parametrize("rung", RUNGS)
+def test_gradients_flow_to_the_chosen_numbers(rung):
+    for k in (1, 7, 40):
+        want_gradient(draw(3, 40), k, rung)
+        want_gradient(draw(3, 40).round(), k, rung)  # ties
+        want_gradient(draw(2, 2, 40), k, rung)
+    want_gradient(draw(40), 3, rung)
+
+
+@pytest.mark.parametrize("threads", [1, 5])
+@pytest.mark.parametrize("rows, cols", [(1, (1 << 20) + 9), (40, 999)])
+def test_plain_c_clears_the_gradient_with_any_number_of_threads(rows, cols, threads):
+    library = native.library("topk", "cpu")
+    library.call("weft_set_threads", threads)
+    try:
+        want_gradient(draw(rows, cols), 8, "reference")
+    finally:
+        library.call("weft_set_threads", 0)
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (2, 0, 5)])
+def test_the_gradient_of_no_rows_is_empty(shape):
+    x = torch.zeros(*shape, requires_grad=True)
+    weft.topk(x, 2)[0].sum().backward()
+    assert x.grad.shape == shape
+
+
+def test_the_gradient_meets_other_gradients():
+    x = draw(2, 9).requires_grad_()
+    values, indices = weft.topk(x, 2)
+    (values.sum() + x.gather(-1, indices).sum() + x.sum()).backward()
+    chosen = torch.zeros(2, 9).scatter(-1, indices, 1.0)
+    assert torch.equal(x.grad, 1 + 2 * chosen)
+    with torch.no_grad():
+        assert not weft.topk(x, 2)[0].requires_grad
+
+
+@pytest.mark.parametrize("rung", range(len(RUNGS)))
+def test_the_launcher_of_the_gradient_refuses_bad_indices(rung):
+    lib, dx = native.library("topk", "cpu"), torch.full((2, 3), 7.0)
+    arrays = [native.pointer(array, "float *") for array in (dx, torch.ones(2, 1))]
+    for bad in (3, -1, 2**40):
+        indices = torch.tensor([[1], [bad]])
+        pointers = *arrays, native.pointer(indices, "int64_t *")
+        words = rf"weft_topk_backward: indices\[1\] = {bad}, want 0 to 2"
+        with pytest.raises(ArgumentError, match=words):
+            lib.call("weft_topk_backward", rung, *pointers, 2, 3, 1, native.NULL)
+    with pytest.raises(ArgumentError, match=r"k = 4, want 1 to 3"):
+        lib.call("weft_topk_backward", rung, *pointers, 2, 3, 4, native.NULL)
+    assert (dx == 7).all()
+
+
 def test_what_it_refuses():
     for k in (0, 4):
         with pytest.raises(ArgumentError, match=rf"k = {k}, want 1 to 3, the number"):
             weft.topk(torch.zeros(2, 3), k)
-    with pytest.raises(ArgumentError, match="no gradient flows to x"):
-        weft.topk(torch.zeros(3, requires_grad=True), 1)
     with pytest.raises(ArgumentError, match="largest=False: its kernels support only"):
         weft.topk(torch.zeros(3), 1, largest=False)
     lib, x = native.library("topk", "cpu"), torch.zeros(1)
     floats = native.pointer(x, "float *")
     places = native.pointer(torch.zeros(1, dtype=torch.int64), "int64_t *")
-    for rows, columns, words in (
-        (1, 2**32, r"columns = 4294967296, want 1 to 4294967295"),
+    for rows, cols, words in (
+        (1, 2**32, r"cols = 4294967296, want 1 to 4294967295"),
         (2**31, 1, r"rows = 2147483648, want 1 to 2147483647"),
         (2**20, 2**20, r"x would have 1099511627776 elements"),
     ):
-        arguments = floats, places, floats, rows, columns, 1, native.NULL
+        arguments = floats, places, floats, rows, cols, 1, native.NULL
         with pytest.raises(ArgumentError, match=words):
             lib.call("weft_topk", 0, *arguments)
 
@@ -165,9 +226,9 @@ def test_the_last_rung_moves_what_it_must():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("columns", [2**14, 2**16, 2**20, 2**22])
-def test_the_last_rung_moves_little_more_for_long_rows(columns):
-    (row,) = counted.rows("topk", [columns], ["batched"])
+@pytest.mark.parametrize("cols", [2**14, 2**16, 2**20, 2**22])
+def test_the_last_rung_moves_little_more_for_long_rows(cols):
+    (row,) = counted.rows("topk", [cols], ["batched"])
     assert 1 <= row["over_floor"] <= 1.05
 
 

@@ -24,7 +24,7 @@ from weft.base.store import Kept
 from weft.lessons.progress import progress as course_progress
 from weft.puzzles import table
 from weft.puzzles.catalogue import GROUPS, LESSONS, number_of
-from weft.puzzles.lessons import (
+from weft.puzzles.notebooks import (
     describe_puzzle,
     list_core_puzzles,
     list_lessons,

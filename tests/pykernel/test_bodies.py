@@ -60,6 +60,12 @@ def check(case: Case, run: Callable[..., Any]) -> None:
         check_with(case, Launchers(run, scanned=bandwidth.scan_tiles_brent_kung))
     if case.op == "histogram":
         check_with(case, Launchers(run, counted=bandwidth.count_shared))
+    if case.op == "reduce":
+        check_with(case, Launchers(run, added=bandwidth.add_tree))
+    if case.op == "sort":
+        check_with(case, Launchers(run, radix=True))
+    if case.op == "topk":
+        check_with(case, Launchers(run, network=True))
     check_with(case, Launchers(run))
 
 
@@ -89,17 +95,22 @@ def plain(case: Case) -> bool:
 FEW = {
     "batchnorm2d": "n=2 c=1 h=1 w=1 offset=0.0",
     "compact": "count=33",
+    "bincount": "count=33 bins=300",
     "conv2d": "n=3 ic=2 h=4 w=4 oc=5 kh=2 kw=3 padding=2",
     "copy": "count=33",
     "cross_entropy": "n=2 classes=3 factor=1.0",
     "histogram": "count=33",
+    "layernorm": "rows=3 cols=33 offset=0.0 weight residual",
     "linear": "n=5 in=7 out=11 bias=True",
     "matmul": "m=5 n=2 k=3 trans=nn",
     "maxpool2d": "n=2 c=3 h=5 w=7 kh=2 kw=2",
+    "reduce": "count=33",
     "relu": "count=33",
+    "rmsnorm": "rows=3 cols=33 offset=0.0 weight residual",
     "scan": "count=33",
     "sgd": "count=32",
     "softmax": "rows=5, cols=2",
+    "sort": "count=33, keys and values, descending",
     "topk": "ties, k=20",
     "transpose": "rows=3, cols=5",
 }
@@ -108,8 +119,8 @@ FEW = {
 OPS = tuple(FEW)  # ops that have bodies in Python
 
 
-# Each launch of scan has 256 threads and 17 barriers; those of histogram have 2.
-LEAST = [op for op in OPS if op not in ("histogram", "scan")]
+# These take a second: a launch of scan has 17 barriers, and sort has 27 launches.
+LEAST = [op for op in OPS if op not in ("histogram", "reduce", "scan", "sort", "topk")]
 
 
 @pytest.mark.parametrize("op", only(LEAST, OPS))
@@ -133,15 +144,25 @@ LONG += (
     "cols=26003",
     "cols=8191",
     "cols=4100",
+    *("classes=1024", "classes=1025", "classes=3001", "classes=16", "classes=26003"),
+    "classes=65537",
     "count=4099",
     "count=12289",
     "count=33000",
     "rows=6",
     "rows=1",
     "rows=256",
-    "columns=9000",
+    "cols=9000",
 )
 FEWER = {
+    **dict.fromkeys(
+        ("layernorm", "rmsnorm"),
+        ("cols=33 offset=0.0", "cols=33 offset=0.0 weight residual"),
+    ),
+    "bincount": ("=33 bins=300", "=257 bins=300", "bins=2, the least and the largest"),
+    "reduce": ("count=33", "count=257"),
+    "sort": ("count=33, keys and values, descending",),
+    "topk": ("cols=7, k=3", "cols=2, k=2", "ties, k=20", "special numbers, k=7"),
     "scan": ("count=33", "count=257, exclusive, reverse"),  # one tile, and two
     "histogram": ("count=1", "count=257", "each byte once"),
 }
@@ -165,6 +186,14 @@ def test_sim(op, order):
             check(case, simulated(order))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("title", ["count=513", "floats, keys and indices, desc"])
+def test_sim_sorts_several_tiles(title):
+    for case in cases.cases("sort"):
+        if case.title.startswith(title):
+            check(case, simulated("reverse"))
+
+
 # ---- bodies without an op: the batch, and the first kernel of the lessons ------------
 
 
@@ -184,6 +213,15 @@ def test_gather_is_normalise(runner):
         array.verify_guards(name)
     compare("x", x.values(), want, 2**-22 * np.abs(want))
     assert target.values().tolist() == [255, 3, 255]
+
+
+@pytest.mark.parametrize("runner", [sim, numba_jit, cuda_c])
+def test_copy_words_copies_bytes(runner):
+    x = np.random.default_rng(0).integers(0, 256, 37, np.uint8)
+    y = Guarded(np.full(37, 255, np.uint8))
+    launch(runner, bandwidth.copy_words, 37, y.array, x, 37)
+    y.verify_guards("y")
+    assert np.array_equal(y.values(), x)
 
 
 @pytest.mark.parametrize("runner", [sim, numba_jit])
@@ -217,6 +255,7 @@ def kernels() -> Iterator[tuple[str, str, str]]:
     inside = ["batchnorm2d/batchnorm2d", "conv2d/conv2d", "mnist/layers"]
     inside += ["matmul/02_coalesced"]  # this rung has the body's rows and columns
     inside += ["copy/02_word", "transpose/01_naive", "compact/01_atomic"]
+    inside += ["reduce/01_atomic", "reduce/02_tree", "bincount/01_global"]
     inside += ["histogram/01_global", "histogram/02_shared"]
     paths = [ROOT / f"kernels/{name}.cu" for name in inside]
     for path in [*(ROOT / "kernels").glob("*.cu"), *paths]:
@@ -271,6 +310,8 @@ def test_beside_puts_what_is_alike_at_one_height():
 @pytest.mark.parametrize("op", OPS)
 def test_cuda_c(op):
     for case in filter(plain, cases.cases(op, rung="atomic")):
+        if case.title.startswith(("count=33000, keys", "bins=20971")):
+            continue  # longer than a tenth of a second, and no new path
         check(case, lambda *launched: launch(in_c, *launched))
 
 
@@ -317,6 +358,8 @@ def test_cuda_c_of_a_body_reads_like_the_naive_kernel(path, name, body):
     least = {"matmul": 0.75, "cross_entropy": 0.8, "cross_entropy_loss": 0.85}
     least["linear"] = 0.9  # the bias of linear may be NULL
     least["keep_each"] = 0.85  # an element of an array has a cast
+    least |= {"add_each": 0.9, "add_tree": 0.9}  # sum is &sum[0]
+    least["count_keys"] = 0.8  # one comparison of unsigned numbers replaces two
     least |= {"count_global": 0.85, "count_shared": 0.85}  # the same cast
     least["transpose"] = 0.75  # tiles have 32 rows; tx, ty have names
     assert ratio > least.get(body, 0.93), " ".join(own)

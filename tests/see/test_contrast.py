@@ -23,7 +23,7 @@ from weft.lessons.bandwidth import draw_ruler, draw_sums
 from weft.report.costs import CostCell
 from weft.report.html import _warm_colour, highlight_text, write_html
 from weft.see import sketches, view
-from weft.see.pictures.rounds import play_tree
+from weft.see.pictures.merge_rounds import play_tree
 from weft.see.pictures.rows import draw_owners, play_online, play_passes
 from weft.see.pictures.scans import (
     draw_compaction,

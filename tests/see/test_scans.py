@@ -7,7 +7,7 @@ import pytest
 
 from weft.base.errors import ArgumentError
 from weft.see.pictures import scans
-from weft.see.pictures.rounds import compute_rows
+from weft.see.pictures.merge_rounds import compute_rows
 from weft.see.pictures.scans import (
     FINAL,
     PARTIAL,

@@ -13,7 +13,7 @@ from parts import links, pictures, silk
 from weft.base.paths import SITE
 from weft.benchmarks import sentences
 from weft.benchmarks.phrases import write_duration
-from weft.puzzles.lessons import list_lessons
+from weft.puzzles.notebooks import list_lessons
 from weft.see.pictures import svg
 
 LESSONS = list_lessons()

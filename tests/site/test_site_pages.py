@@ -11,7 +11,7 @@ import outputs
 import pytest
 
 from weft.base.paths import ROOT
-from weft.puzzles.lessons import list_lessons
+from weft.puzzles.notebooks import list_lessons
 
 LESSONS = list_lessons()
 FOLDED = """\

@@ -16,7 +16,7 @@ import deck
 
 from weft.base.paths import ROOT
 from weft.lessons.widgets import predict
-from weft.puzzles.lessons import CORE, DEEPER, PRACTICE, list_lessons
+from weft.puzzles.notebooks import CORE, DEEPER, PRACTICE, list_lessons
 
 LESSONS = list_lessons()
 KERNEL = (ROOT / "kernels" / "matmul" / "06_vectorised.cu").read_text()

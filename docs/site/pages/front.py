@@ -20,7 +20,7 @@ from weft.base.paths import COLAB, GITHUB
 from weft.benchmarks import sentences
 from weft.benchmarks.phrases import write_duration
 from weft.lessons.course import WAYS_IN
-from weft.puzzles.lessons import CORE, Lesson, list_lessons
+from weft.puzzles.notebooks import CORE, Lesson, list_lessons
 from weft.report.html import colour_text
 
 THEME = Path(__file__).resolve().parents[1] / "theme"

@@ -21,7 +21,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 import weft
-from weft.puzzles.lessons import Lesson
+from weft.puzzles.notebooks import Lesson
 from weft.see.pictures.latency import Replayed
 from weft.see.pictures.show import Picture
 from weft.see.pictures.svg import Drawing

@@ -15,7 +15,7 @@ soon as it is queued; on the CPU, it returns when it is finished.
     checks                      rules for cells that apply on both targets
     headers                     %%cuda_header, and nvcc's implicit includes
     stored                      --flags for both compilers; compiled cells on disk
-    trial, output               --check and --time; printf
+    trial_launches, output      --check and --time; printf
     isolated                    --isolated, and the process that it uses
     cpu/                        g++, and launches on fenced copies
     gpu/                        NVRTC, and launches through the CUDA driver
@@ -32,7 +32,7 @@ from ..csource.diagnostics import CompileError, Diagnostic
 from . import stored
 from .cpu.watched import last_report
 from .module import Cell, Kernel, Launch, Module
-from .trial import OrderDependence
+from .trial_launches import OrderDependence
 
 
 def load_cuda(

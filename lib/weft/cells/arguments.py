@@ -80,7 +80,7 @@ class Binder:
         """
         return None if kind in self._unlike else structs.find_layout(self.source, kind)
 
-    def compare(self, sizes: Sequence[int], count: int) -> None:
+    def check_sizes(self, sizes: Sequence[int], count: int) -> None:
         """Compare the parameters' number and sizes with the compiler's.
 
         If the size of a struct differs, the layout of this struct is forgotten. Raises

@@ -17,7 +17,7 @@ from ..csource.diagnostics import CompileError, Diagnostic
 from ..csource.signature import Param, Signature
 from ..report.text import how_many
 from ..toolchain import launch_config
-from . import checks, headers, isolated, trial
+from . import checks, headers, isolated, trial_launches
 from .arguments import first_array
 from .cpu import compiler as cpu
 from .cpu.faults import Stopped
@@ -453,15 +453,15 @@ class Launch:
     def _launch_with_trial(self, args: Sequence[Any]) -> None:
         """Launch with --check before the launch and --time after it."""
         kernel, module = self.kernel, self.kernel.module
-        expected = trial.check(kernel, self, args) if module.check else None
+        expected = trial_launches.check(kernel, self, args) if module.check else None
         self.run(args, shown=module.check)
         if expected is not None and kernel.target_of(args) == "cuda":
-            trial.compare(kernel, args, expected)
+            trial_launches.compare(kernel, args, expected)
         if module.check:
-            text = f"checked in {len(trial.ORDERS)} orders of threads"
+            text = f"checked in {len(trial_launches.ORDERS)} orders of threads"
             print(f"{kernel.__name__}: {text}: {how_many(module.finding_count)}")
         if module.time:
-            print(trial.time_launches(kernel, self, args))
+            print(trial_launches.time_launches(kernel, self, args))
 
     def run(self, args: Sequence[Any], rooms: Any = None, shown: bool = False) -> None:
         """Launch without --check and --time.
@@ -471,7 +471,7 @@ class Launch:
         kernel, module = self.kernel, self.kernel.module
         target = kernel.target_of(args)
         if module.rehearsed and target == "cuda":
-            trial.rehearse(self, args, shown=True)
+            trial_launches.rehearse(self, args, shown=True)
         extra = (rooms,) if target == "cuda" and rooms is not None else ()
         launcher = kernel.launcher(target)
         launcher(self.grid, self.block, self.shared, self.stream, args, *extra)

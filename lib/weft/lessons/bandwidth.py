@@ -50,7 +50,7 @@ from ..toolchain import build, native
 
 COLOURS = {"copy": READ, "transpose": WRITTEN, "reduce": SHARED}
 COLOURS |= {"softmax": WRITTEN, "layernorm": SHARED, "rmsnorm": SHARED}
-COLOURS |= {"scan": WRITTEN, "compact": SHARED}
+COLOURS |= {"cross_entropy": READ, "scan": WRITTEN, "compact": SHARED}
 COLOURS |= {"histogram": READ, "sort": WRITTEN, "topk": SHARED}
 GPU_SIDE = 8192  # side of the matrices on a GPU
 LONGEST = 100  # bars up to this multiple of the floor are drawn whole

@@ -15,7 +15,7 @@ The folder notebooks/sources, sorted by name, is the list of lessons. `make note
 adds two cells to each lesson: the time that it takes, below the head, and the link to
 the next lesson, at the end.
 
-puzzles/lessons.py defines the kinds of sections, and the minutes. `make notebooks`
+puzzles/notebooks.py defines the kinds of sections, and the minutes. `make notebooks`
 copies a section's tag to its other cells, so that slides can omit them. It also writes
 metadata of cells for other programs: Jupyter's slideshows, and JupyterLab, which folds
 the code of a cell with the tag "plumbing".
@@ -30,7 +30,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from ..base.paths import COLAB, GITHUB, SITE
-from ..puzzles.lessons import (
+from ..puzzles.notebooks import (
     CORE,
     DEEPER,
     GENERATED,

@@ -26,7 +26,7 @@ import numpy as np
 from ..base.errors import message_first, refuse_unsolved
 from ..cells.cpu import watched
 from ..cells.module import Kernel
-from ..cells.trial import rehearsals
+from ..cells.trial_launches import rehearsals
 from .progress import remember_exercise
 
 _random = np.random.default_rng(0)

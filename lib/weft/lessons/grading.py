@@ -43,7 +43,7 @@ from ..base.paths import ROOT
 from ..base.progress import Progress
 from ..csource import signature
 from ..puzzles.catalogue import load
-from ..puzzles.lessons import PUZZLE, Lesson, list_lessons
+from ..puzzles.notebooks import PUZZLE, Lesson, list_lessons
 
 SOLVED, UNSOLVED, WRONG = "solved", "not solved yet", "wrong"
 STOPPED, MISSING = "stopped", "missing"

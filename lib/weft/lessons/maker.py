@@ -107,7 +107,7 @@ from ..puzzles.catalogue import (
     make_stub,
     remove_marks,
 )
-from ..puzzles.lessons import NOTEBOOKS, SOLUTIONS, Lesson, find_source, make_cells
+from ..puzzles.notebooks import NOTEBOOKS, SOLUTIONS, Lesson, find_source, make_cells
 from . import course, first_cell
 
 ANSWER = "<!-- answer -->"

@@ -334,10 +334,11 @@ class CallPlan:
 
     def want_gradients(self, tensors: Tensors) -> None:
         """Refuse a call that would silently lose a gradient."""
+        instead = f"{self.op.instead} has gradients; or " if self.op.instead else ""
         for name in self.constant:
             if tensors[name] is not None and tensors[name].requires_grad:
                 raise ArgumentError(
-                    f"{self.name}: no gradient flows to {name}: call it under "
+                    f"{self.name}: no gradient flows to {name}: {instead}call it under "
                     f"torch.no_grad()"
                 )
 
@@ -451,11 +452,13 @@ class Differentiable(torch.autograd.Function):
         tensors = dict(zip(plan.names, inputs))
         y = plan.forward(rung, tensors, numbers)
         ctx.save_for_backward(*map(tensors.get, plan.saved))
+        # Gradients flow from the first output alone.
+        ctx.mark_non_differentiable(*(y[1:] if isinstance(y, tuple) else ()))
         return y
 
     @staticmethod
     @refuse_second_gradient
-    def backward(ctx, dy):
+    def backward(ctx, dy, *_):
         plan, rung, numbers = ctx.given
         tensors = dict(zip(plan.saved, ctx.saved_tensors))
         tensors[plan.gradient] = dy.contiguous()

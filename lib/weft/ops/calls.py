@@ -64,13 +64,13 @@ def refuse_second_gradient(backward: Callable) -> Callable:
     """
 
     @functools.wraps(backward)
-    def wrapper(ctx, dy):
+    def wrapper(ctx, *gradients):
         if torch.is_grad_enabled():
             raise ArgumentError(
                 f"{ctx.op}: create_graph=True requires second gradients; the ops "
                 f"are differentiable once"
             )
-        return backward(ctx, dy)
+        return backward(ctx, *gradients)
 
     return wrapper
 

@@ -55,8 +55,7 @@ class LauncherOp(LibraryOp):
         results = results if len(outputs) == 1 else f"({results})"
         takes = ", ".join([*parameters, "*", "str? rung=None"])
         schema = f"{self.name}({takes}) -> {results}"
-        is_batched = plan.name not in NOT_BATCHED
-        super().__init__(WEFT, schema, plan.backward is not None, is_batched)
+        super().__init__(WEFT, schema, gradient=plan.backward is not None)
         defaults = [
             argument.default_value for argument in self.overload._schema.arguments
         ]
@@ -157,6 +156,8 @@ class LauncherOp(LibraryOp):
     # ---- vmap --------------------------------------------------------------------
 
     def batch(self, info: Any, in_dims: Any, *args: Any, rung: Any = None) -> Any:
+        if reason := NOT_BATCHED.get(self.name):
+            raise NotImplementedError(f"{self.name}: vmap has no rule: {reason}")
         given, dims = self.name_args(args), dict(zip(self.names, in_dims))
         count = info.batch_size
         batched = {n for n in self.arrays if dims.get(n) is not None}

@@ -11,13 +11,14 @@ NotImplementedError, and so do second derivatives.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from ..base.errors import ArgumentError
 from ..cells.module import Kernel, Module, select_only_kernel
+from ..cells.structs import find_scalar
 from .calls import tensor_of
 
 WEFT = torch.library.Library("weft", "FRAGMENT")
@@ -28,13 +29,12 @@ THREADS = 256  # per block of a reader's kernel
 class LibraryOp:
     """An op of PyTorch's library with its shapes, gradients and rule for vmap."""
 
-    def __init__(self, library: Any, schema: str, gradient: bool, batched: bool = True):
+    def __init__(self, library: Any, schema: str, gradient: bool):
         """Register the op.
 
         library: a torch.library.Library, which determines the namespace. schema: such
         as "relu(Tensor x) -> Tensor". gradient: whether differentiate() is used; if
-        not, run() and infer() must refuse arrays that require gradients. batched:
-        whether batch() is used.
+        not, run() and infer() must refuse arrays that require gradients.
         """
         name, _, rest = schema.partition("(")
         full = f"{library.ns}::{name}"
@@ -43,8 +43,7 @@ class LibraryOp:
         torch.library.register_fake(full, self.infer, lib=library)
         self.overload = getattr(getattr(torch.ops, library.ns), name).default
         self.gradient = gradient
-        if batched:
-            torch.library.register_vmap(full, self.batch, lib=library)
+        torch.library.register_vmap(full, self.batch, lib=library)
         if not gradient:
             library.impl(name, torch.library.fallthrough_kernel, "Autograd")
             return
@@ -156,13 +155,20 @@ class _Elementwise(LibraryOp):
 
     def infer(self, *args: torch.Tensor) -> torch.Tensor:
         for name, array in zip(self.arrays, args):
-            tensor_of(self.name, name, array, *DTYPES)
+            tensor_of(self.name, name, array, *self._dtypes())
             if array.shape != args[0].shape or array.dtype != args[0].dtype:
                 raise ArgumentError(
                     f"{self.name}: {name} is {array.dtype} {tuple(array.shape)}, but "
                     f"{self.arrays[0]} is {args[0].dtype} {tuple(args[0].shape)}"
                 )
         return torch.empty_like(args[0])
+
+    def _dtypes(self) -> Sequence[torch.dtype]:
+        """Return the dtypes that the kernel takes; a template takes all of DTYPES."""
+        if self.kernel is None or self.kernel.signature.template:
+            return DTYPES
+        kind = find_scalar(self.kernel.params[0].type)
+        return [getattr(torch, name) for name in kind.dtypes] if kind else DTYPES
 
     def batch(self, info: Any, in_dims: Any, *args: Any) -> tuple[torch.Tensor, int]:
         shape = next(

@@ -91,6 +91,7 @@ class Op:
     them, it returns the first output alone. words: outputs, each with an input of the
     same dtype. Both are int32_t in weft.h and may be int32, uint32 or float32 (WORDS in
     bindings.py); weft.h's number `kind` is the index of the first input's dtype there.
+    instead: an expression with gradients, for the error of an op that has none.
     bench: the sizes for timing; benchmarks omit an op without them.
     """
 
@@ -107,6 +108,7 @@ class Op:
         drawn: Mapping[str, str] | None = None,
         results: Sequence[str] = (),
         words: Mapping[str, str] | None = None,
+        instead: str = "",
         bench: Bench | None = None,
     ):
         self.name, self.twin = twin.__name__, twin
@@ -118,6 +120,7 @@ class Op:
         self.extra, self.length, self.floor = extra or {}, length, floor
         self.drawn = {**self.below, **(drawn or {})}
         self.results, self.words, self.bench = results, words or {}, bench
+        self.instead = instead
         self.omitted = {*self.extra, *self.extra.values()}
         self.parameters = inspect.signature(twin).parameters
         # The op of torch.ops.weft, which library.py sets.

@@ -15,7 +15,7 @@ puzzles, and each is one of its attributes.
 
     puzzle, answers       the definition of a puzzle, and the answers that it accepts
     catalogue             the list of puzzles, and their stubs
-    lessons               a group as cells of a notebook; lessons and their minutes
+    notebooks             a group as cells of a notebook; lessons and their minutes
     instance, goal        the sizes of cases, the drawn case, and its picture
     answered              the picture of an answer and of its results
     score, counts         the cost of an answer against the best known; limits

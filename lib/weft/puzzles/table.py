@@ -15,11 +15,11 @@ from ..base.paths import link_notebook
 from ..base.style import INK, OURS, SHARED
 from ..see.pictures.svg import write_image
 from .catalogue import LESSONS, load, number_of
-from .lessons import list_core_puzzles, list_lessons, puzzle_minutes, write_minutes
+from .notebooks import list_core_puzzles, list_lessons, puzzle_minutes, write_minutes
 from .progress import OPEN, SIGNS, SOLVED, WITHIN
 
 if TYPE_CHECKING:
-    from .lessons import Lesson
+    from .notebooks import Lesson
     from .progress import PuzzleProgress
 
 

@@ -1,8 +1,8 @@
 """First rungs of memory-bound ops, as Python functions.
 
-The ops are copy, transpose, softmax, compact, scan and histogram. Each function matches
-its rung in kernels/<op> line by line. keep_largest() is the simplest form of topk's
-rung 2. The arguments follow the rules of bodies.py.
+The ops are copy, transpose, reduce, softmax, layernorm, rmsnorm, compact, histogram,
+bincount and scan. Each function matches its rung in kernels/<op> line by line. The
+arguments follow the rules of bodies.py.
 """
 
 import math
@@ -14,7 +14,10 @@ from .bodies import THREADS, TILE, row_max, row_sum
 
 
 def copy_words(y, x, count):
-    """Copy x (count), of any type, to y with a thread per number."""
+    """Copy x (count), of any type, to y with a thread per number.
+
+    With arrays of uint8, this is the rung "byte".
+    """
     i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if i < count:
         y[i] = x[i]
@@ -44,6 +47,41 @@ def transpose_tiled(y, x, rows, cols):
         y[row * rows + col] = tile[tx, ty]
 
 
+def add_each(sum, x, count):
+    """Add the numbers of x (count) to sum (1), which is 0 before the launch."""
+    i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if i < count:
+        cuda.atomic.add(sum, 0, x[i])
+
+
+def number_at(x, i, count):
+    """Return number i of x, or -0 past its end, since x + -0 is x for every x."""
+    return x[i] if i < count else float32(-0.0)
+
+
+def add_tree(sum, x, count):
+    """Add as add_each() does, but first in a tree in each block of THREADS threads."""
+    numbers_s = cuda.shared.array(THREADS, float32)
+    own = cuda.threadIdx.x
+    numbers_s[own] = number_at(x, cuda.blockIdx.x * THREADS + own, count)
+    cuda.syncthreads()  # all numbers are stored
+    half = THREADS // 2
+    while half > 0:
+        if own < half:
+            numbers_s[own] += numbers_s[own + half]
+        cuda.syncthreads()  # the sums of this round are complete
+        half //= 2
+    if own == 0:
+        cuda.atomic.add(sum, 0, numbers_s[0])
+
+
+def copy_to_each(dx, dsum, count):
+    """Store dsum[0] in each number of dx (count)."""
+    i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if i < count:
+        dx[i] = dsum[0]
+
+
 def softmax(y, x, rows, cols):
     """Compute y (rows,cols), the softmax of each row of x, with a thread per row."""
     row = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
@@ -67,6 +105,73 @@ def softmax_dx(dx, dy, y, rows, cols):
         dot += dy[first + j] * y[first + j]
     for j in range(cols):
         dx[first + j] = y[first + j] * (dy[first + j] - dot)
+
+
+def normalize_by_thread(
+    y, total, mean, rstd, x, residual, weight, bias, rows, cols, eps, centred
+):
+    """Compute y, total (rows,cols), mean and rstd (rows), with a thread per row.
+
+    centred: 1 for layernorm. For rmsnorm it is 0, and so is each mean. eps: float32.
+    """
+    row = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if row >= rows:
+        return
+    first = row * cols
+    sum = float32(0)
+    for i in range(cols):
+        total[first + i] = x[first + i] + residual[first + i]
+        sum += total[first + i]
+    m = sum / float32(cols) if centred else float32(0)
+    squares = float32(0)
+    for i in range(cols):
+        distance = total[first + i] - m
+        squares += distance * distance
+    r = float32(1) / math.sqrt(squares / float32(cols) + eps)
+    for i in range(cols):
+        y[first + i] = (total[first + i] - m) * r * weight[i] + bias[i]
+    mean[row] = m
+    rstd[row] = r
+
+
+def differentiate_by_thread(dx, dy, x, weight, mean, rstd, rows, cols, centred):
+    """Compute dx (rows,cols) for normalize_by_thread(), with a thread per row."""
+    row = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if row >= rows:
+        return
+    first = row * cols
+    m = mean[row]
+    r = rstd[row]
+    plain = float32(0)
+    scaled = float32(0)
+    for i in range(cols):
+        g = dy[first + i] * weight[i]
+        plain += g
+        scaled += g * ((x[first + i] - m) * r)
+    plain = plain / float32(cols) if centred else float32(0)
+    scaled /= float32(cols)
+    for i in range(cols):
+        g = dy[first + i] * weight[i]
+        xhat = (x[first + i] - m) * r
+        dx[first + i] = r * (g - plain - xhat * scaled)
+
+
+def add_rows(dweight, dbias, dy, x, mean, rstd, rows, cols):
+    """Compute dweight and dbias (cols) for normalize_by_thread().
+
+    A thread per column adds all rows; kernels/norm/08_weights.cu adds pieces of 64.
+    """
+    col = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if col >= cols:
+        return
+    scaled = float32(0)
+    plain = float32(0)
+    for row in range(rows):
+        i = row * cols + col
+        plain += dy[i]
+        scaled += dy[i] * ((x[i] - mean[row]) * rstd[row])
+    dweight[col] = scaled
+    dbias[col] = plain
 
 
 def keep_each(y, kept, x, count, threshold):
@@ -104,34 +209,14 @@ def count_shared(counts, x, count):
         cuda.atomic.add(counts, cuda.threadIdx.x, own)
 
 
-def exceeds(a, b):
-    """Return whether a is larger than b; NaN is larger than all other numbers."""
-    return a > b or (a != a and b == b)
+def count_keys(counts, x, count, bins):
+    """Add the number of each value below `bins` in x (count), int32, to counts (bins).
 
-
-def keep_largest(values, indices, x, rows, columns, k):
-    """Write the k largest numbers of each row of x (rows,columns).
-
-    values (rows,k): these numbers, the largest first.
-    indices: int64 (rows,k), their columns. Equal numbers are sorted by column.
-    One thread per row.
+    counts: int64, 0 before the launch. Other values are ignored. A thread per number.
     """
-    row = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
-    if row >= rows:
-        return
-    first = row * columns
-    best = row * k
-    for i in range(columns):
-        own = x[first + i]
-        place = min(i, k)  # count of the numbers kept so far
-        while place > 0 and exceeds(own, values[best + place - 1]):
-            if place < k:  # shift a smaller number; the last of k drops out
-                values[best + place] = values[best + place - 1]
-                indices[best + place] = indices[best + place - 1]
-            place -= 1
-        if place < k:
-            values[best + place] = own
-            indices[best + place] = i
+    i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if i < count and 0 <= x[i] < bins:
+        cuda.atomic.add(counts, x[i], 1)
 
 
 def kogge_stone(own, sums):

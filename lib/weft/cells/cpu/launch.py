@@ -213,7 +213,7 @@ class CpuLauncher:
         self.binder = Binder(self.name, params, source)
         sizes = ffi.new("unsigned[]", len(params) + 1)
         count = C.weft_sizes(number, sizes, len(params))
-        self.binder.compare(list(sizes), count)
+        self.binder.check_sizes(list(sizes), count)
         self.timeout = TIMEOUT if timeout is None else timeout
         self.inplace, self.reached = inplace, None
         self.source, self.prints = source, "printf" in source

@@ -81,7 +81,7 @@ class GpuModule:
         binder = Binder(kernel, params, "\n".join([self.source, *headers]))
         sizes = driver.parameter_sizes(self.function(expression, self.device))
         if sizes is not None:
-            binder.compare(sizes, len(sizes))
+            binder.check_sizes(sizes, len(sizes))
         text = "\n".join([scanner.blank_comments(self.source), *headers])
         sync = bool(_TALKS.search(text)) if sync is None else sync
         if cooperative is None:

@@ -34,7 +34,7 @@ from matplotlib.figure import Figure
 from ...base.errors import ArgumentError, running_shell
 from ...base.style import INK, style
 from ...cells.module import Kernel, Launch
-from ...cells.trial import rehearse
+from ...cells.trial_launches import rehearse
 from ...timing import CoreWait, Timing, summarize
 from ...timing.results import describe_wait, is_drawn
 from ...toolchain.native import convert_int

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 
 from ..op import Bench, Op
 from . import Answer, Case, U, absolute, autograd, column, random, sum_bound
+from .rows import bound_powers, bound_softmax
 
 # ---- conv2d ------------------------------------------------------------------------
 
@@ -337,12 +338,21 @@ CROSS_ENTROPY = Op(
     cross_entropy,
     {"logits": "n, classes", "target": "n", "loss": "", "prob": "n, classes"},
     below={"target": "classes"},
-    bench=Bench("n", (64, 1024), {"classes": 10}),
+    bench=Bench(
+        *("classes", (10, 1000, 50_257)),  # digits, photographs, a vocabulary
+        {"n": lambda classes: max(512, min(4096, 2**22 // classes))},
+        counted={"n": lambda classes: max(4, 2**16 // classes)},
+        on_gpu={"n": lambda classes: max(4096, 2**26 // max(1024, classes))},
+        beside_copy=True,
+    ),
 )
 
 _ENTROPY_SIZES = [  # n, classes, and a factor applied to the logits
     *[(1, 1, 1.0), (1, 2, 1.0), (2, 3, 1.0), (3, 10, 30.0), (31, 10, 1.0)],
     *[(33, 7, 1.0), (64, 10, 1.0), (65, 101, 5.0), (257, 10, 1.0), (4, 5, 1000.0)],
+    *[(3, 1, 1.0), (9, 32, 1.0), (9, 33, 1.0), (2, 128, 3.0), (2, 1000, 1.0)],
+    *[(2, 1024, 1.0), (2, 1025, 1.0), (2, 3001, 1.0), (1, 16_384, 1.0)],
+    *[(1, 16_385, 1.0), (1, 26_003, 1.0), (1, 65_537, 1.0)],
 ]
 
 
@@ -352,39 +362,64 @@ def cross_entropy_cases(generator) -> Iterator[Case]:
         target = torch.randint(0, classes, (n,), generator=generator)
         dloss = random(generator, 1)
         title = f"n={n} classes={classes} factor={factor}"
-        yield _make_entropy_forward(title, logits, target)
-        yield _make_entropy_backward(title, logits, target, dloss)
-        yield _make_entropy_backward(title, logits, target, None)
+        for case in (
+            _make_entropy_forward(title, logits, target),
+            _make_entropy_backward(title, logits, target, dloss),
+            _make_entropy_backward(title, logits, target, None),
+        ):
+            case.every_order = classes < 4096
+            yield case
+    yield from _make_odd_entropies(random(generator, 5, 70))
 
 
-def _compute_softmax(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return prob in float64 and the relative errors of its float32 version.
-
-    x - max is rounded once. exp() turns this error into a relative error of |x - max|
-    u. exp() itself is accurate to 2 units in the last place, or 4 u.
-    """
-    logits64 = logits.double()
-    depth = logits64.amax(1, keepdim=True) - logits64
-    prob = logits64.softmax(1)
-    relative = (1.01 * depth + 4.1) * U
-    total = (prob * relative).sum(1, keepdim=True) + 1.01 * logits.shape[1] * U
-    return prob, relative + total + 2 * U
+def _make_odd_entropies(logits: torch.Tensor) -> Iterator[Case]:
+    """Yield cases whose losses are infinite or NaN, and other odd ones."""
+    target, infinity = torch.tensor([1, 0, 69, 33, 5]), float("inf")
+    excluded = logits.clone()
+    excluded[:, 2::4] = -infinity
+    rows = {
+        "equal logits": torch.full_like(logits, 7.0),
+        "large logits": 1000 + 30 * logits,
+        "excluded classes": excluded,
+        "an excluded target": excluded.index_put(
+            (torch.tensor(2), torch.tensor(69)), torch.tensor(-infinity)
+        ),
+    }
+    for name, number in {"infinity": infinity, "NaN": float("nan")}.items():
+        rows[f"a logit is {name}"] = logits.clone()
+        rows[f"a logit is {name}"][3, 7] = number
+    rows["all classes excluded"] = logits.clone()
+    rows["all classes excluded"][2] = -infinity
+    for title, odd in rows.items():
+        yield _make_entropy_forward(title, odd, target)
+    aligned = logits[:, :64].contiguous()
+    case = _make_entropy_forward("shifted by 1", aligned, target % 64)
+    case.shift = {"logits": 1}
+    yield case
+    case = _make_entropy_backward("shifted by 1", aligned, target % 64, None)
+    case.shift = {"prob": 1}
+    yield case
 
 
 def _make_entropy_forward(title, logits, target) -> Case:
+    """Return a case with bounds of the probabilities and of the loss.
+
+    The logarithm turns the relative error of a row's sum into an absolute one. log()
+    itself is off by 3 u, and the differences by u each.
+    """
     n = len(target)
-    prob, relative = _compute_softmax(logits)
+    prob, _, total = bound_powers(logits)
+    rows = F.cross_entropy(logits.double(), target, reduction="none")
     logits64 = logits.double()
-    rows = F.cross_entropy(logits64, target, reduction="none")
     depth = logits64.amax(1) - logits64.gather(1, target[:, None])[:, 0]
-    log_sum = (rows - depth).abs()
-    row_bound = relative.amax(1) + 3 * U * log_sum + 2 * U * depth.abs() + 2 * U * rows
+    log_sum = logits64.logsumexp(1) - logits64.amax(1)
+    row_bound = 1.01 * total[:, 0] + U * (3 * log_sum.abs() + 2 * depth + 2 * rows)
     bound = row_bound.mean() + 1.01 * (n + 1) * U * rows.mean()
 
     answers = {
         "loss": Answer(rows.mean().reshape(1), bound.reshape(1)),
         # Below 2^-126, float32 loses digits and may flush to zero.
-        "prob": Answer(prob, prob * relative + 2.0**-126),
+        "prob": Answer(prob, bound_softmax(logits) + 2.0**-126),
     }
     return CROSS_ENTROPY.case(title, {"logits": logits, "target": target}, answers)
 

@@ -22,7 +22,9 @@ def sort(x, values=None, descending=False):
     Equal numbers keep their order, also if the sort is descending. Floats are ordered
     as in PyTorch: -0 equals 0, and every NaN is greater than infinity. values (count),
     of any type with 32 bits, is optional. If it is given, the result is a pair: the
-    sorted numbers, and the values in the same order.
+    sorted numbers, and the values in the same order. sort() has no gradients, since
+    its kernels do not keep the order; x[weft.argsort(x)] has the same numbers, and
+    gradients.
     """
     if values is None and x.dtype != torch.uint32:
         return x.sort(stable=True, descending=bool(descending)).values
@@ -48,6 +50,7 @@ SORT = Op(
     extra={"sorted_values": "values"},
     words={"y": "x", "sorted_values": "values"},
     results=("y", "sorted_values"),
+    instead="x[weft.argsort(x)]",
     # One pass reads to count the digits. Four passes read and write.
     floor=lambda sizes: (4 + 4 * 8) * sizes["count"],
     bench=Bench(
@@ -157,13 +160,14 @@ def _argsort(x: Array, descending: bool, rung: str | None) -> Array:
 
 
 def topk(x, k):
-    """Return the k largest numbers of each row of x (rows, columns), and their columns.
+    """Return the k largest numbers of each row of x (rows, cols), and their columns.
 
     The results are values (rows, k) in float32 and indices (rows, k) in int64. The
     largest number comes first. Of equal numbers, the one with the lower index always
     comes first; -0 equals 0. NaN is larger than all other numbers. x may have any
     number of dimensions before the last; the results keep them. PyTorch's torch.topk
-    does not define the order of equal numbers.
+    does not define the order of equal numbers. The gradient of values flows to x, at
+    the indices.
     """
     return torch.topk(x, k)
 
@@ -177,19 +181,19 @@ def _choose_columns(x: np.ndarray, k: int) -> np.ndarray:
 
 TOPK = Op(
     topk,
-    {"x": "*rows, columns", "values": "*rows, k", "indices": "*rows, k"},
+    {"x": "*rows, cols", "values": "*rows, k", "indices": "*rows, k"},
     only={"dim": -1, "largest": True, "sorted": True},
     results=("values", "indices"),
     bench=Bench(
-        "columns",
+        "cols",
         (1024, 2**20, 2**26),
         {
             # If rows are short, there are few of them, as in tests.
-            "rows": lambda columns: max(1, min(columns**2 // 16, 2**26 // columns)),
-            "k": lambda columns: 8 if columns < 2**16 else 64,
+            "rows": lambda cols: max(1, min(cols**2 // 16, 2**26 // cols)),
+            "k": lambda cols: 8 if cols < 2**16 else 64,
         },
-        counted={"rows": lambda columns: max(1, 2**16 // columns)},
-        on_gpu={"rows": lambda columns: max(1, 2**28 // columns)},
+        counted={"rows": lambda cols: max(1, 2**16 // cols)},
+        on_gpu={"rows": lambda cols: max(1, 2**28 // cols)},
         beside_copy=True,
         numpy={
             # This returns no indices. NumPy has no faster function for the values.
@@ -201,23 +205,24 @@ TOPK = Op(
     ),
 )
 
-_TOPK_SHAPES = (  # rows, columns, k
+_TOPK_SHAPES = (  # rows, cols, k
     *((1, 1, 1), (3, 2, 2), (5, 7, 3), (2, 31, 31), (9, 32, 8), (3, 33, 1)),
     *((4, 100, 33), (2, 255, 255), (1, 256, 64), (3, 257, 5), (1, 1000, 300)),
     *((2, 1023, 8), (2, 1024, 8), (1, 1025, 32), (1, 4097, 16), (1, 5000, 2500)),
 )
-_SPECIAL = [float("nan"), float("inf"), -float("inf"), -0.0, 0.0, 1e-45, -1e-45, 3e38]
 
 
 def topk_cases(generator) -> Iterator[Case]:
-    for rows, columns, k in _TOPK_SHAPES:
-        x = random(generator, rows, columns)
-        case = _make_topk(f"rows={rows}, columns={columns}, k={k}", x, k)
-        case.every_order = columns <= 300
-        yield case
-    columns, k = 9000, 5  # one row, which is filtered: it is longer than a sample
-    for title, x in _odd_rows(random(generator, 1, columns)).items():
-        case = _make_topk(f"{title}, columns={columns}", x, k)
+    for rows, cols, k in _TOPK_SHAPES:
+        x = random(generator, rows, cols)
+        title = f"rows={rows}, cols={cols}, k={k}"
+        dvalues = random(generator, rows, k)
+        for case in _make_topk(title, x, k), _make_topk_backward(title, x, dvalues):
+            case.every_order = cols <= 300
+            yield case
+    cols, k = 9000, 5  # one row, which is filtered: it is longer than a sample
+    for title, x in _odd_rows(random(generator, 1, cols)).items():
+        case = _make_topk(f"{title}, cols={cols}", x, k)
         case.every_order = False
         yield case
     special = torch.tensor([_SPECIAL * 5, sorted([*_SPECIAL[1:], 0.0]) * 5])
@@ -225,13 +230,18 @@ def topk_cases(generator) -> Iterator[Case]:
         yield _make_topk(f"special numbers, k={k}", special, k)
     ties = torch.randint(4, (4, 60), generator=generator).float()
     yield _make_topk("ties, k=20", ties, 20)
-    case = _make_topk("shifted by 1", random(generator, 3, 64), 4)
+    yield _make_topk_backward("ties, k=20", ties, random(generator, 4, 20))
+    x = random(generator, 3, 64)
+    case = _make_topk("shifted by 1", x, 4)
     case.shift = {"x": 1, "values": 1, "indices": 1}
+    yield case
+    case = _make_topk_backward("shifted by 1", x, random(generator, 3, 4))
+    case.shift = {"dx": 1, "dvalues": 1, "indices": 1}
     yield case
 
 
 def _odd_rows(x: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Return rows shaped like x (1, columns) whose orders are difficult to handle."""
+    """Return rows shaped like x (1, cols) whose orders are difficult to handle."""
     rising = x.sort().values
     few_large = torch.zeros_like(x)
     few_large[0, 1:4] = torch.tensor([3.0, 2.0, 2.0])
@@ -247,7 +257,7 @@ def _odd_rows(x: torch.Tensor) -> dict[str, torch.Tensor]:
 
 
 def _make_topk(title: str, x: torch.Tensor, k: int) -> Case:
-    """Return a case that selects k numbers from each row of x (rows, columns)."""
+    """Return a case that selects k numbers from each row of x (rows, cols)."""
     order = x.sort(dim=-1, descending=True, stable=True)
     values, indices = order.values[:, :k].double(), order.indices[:, :k]
     answers = {
@@ -255,3 +265,12 @@ def _make_topk(title: str, x: torch.Tensor, k: int) -> Case:
         "indices": Answer(indices.contiguous(), 0.0, torch.int64),
     }
     return TOPK.case(title, {"x": x}, answers)
+
+
+def _make_topk_backward(title: str, x: torch.Tensor, dvalues: torch.Tensor) -> Case:
+    """Return a case of the gradients of x's largest numbers; dvalues (rows, k)."""
+    order = x.sort(dim=-1, descending=True, stable=True).indices
+    indices = order[:, : dvalues.shape[-1]].contiguous()
+    dx = torch.zeros_like(x).scatter(-1, indices, dvalues)
+    inputs = {"dvalues": dvalues, "indices": indices}
+    return TOPK.case(title, inputs, {"dx": Answer(dx.double())})

@@ -65,19 +65,30 @@ def softmax_cases(generator) -> Iterator[Case]:
 def bound_softmax(x: torch.Tensor) -> torch.Tensor:
     """Return an error bound for each number of softmax(x).
 
+    The quotient adds 4 u, and a part's factor adds another step. Below 2^-126, a float
+    is a multiple of 2^-149. Two products are rounded there.
+    """
+    y, relative, total = bound_powers(x)
+    return y * (relative + total + 4 * U) + 2.0**-147
+
+
+def bound_powers(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return softmax(x) in float64, and bounds of relative errors in float32.
+
+    The first bounds are those of the exponentials (rows, cols), and the second ones
+    those of their sums (rows, 1).
+
     With d = maximum - x, the subtraction is off by u d, which exp() turns into a
     relative error. exp() itself is off by 2 units in the last place, or 4 u. Rungs
     reach the maximum in steps; the exponents add up to d, so their errors add up to
     those of one subtraction. A step has an exp(), a product and an addition, which add
-    6 u. There are at most as many steps as numbers. The quotient adds 4 u, and a part's
-    factor adds another step. The sum's error is the weighted mean of its terms'
-    errors. Below 2^-126, a float is a multiple of 2^-149. Two products are rounded
-    there.
+    6 u. There are at most as many steps as numbers. The sum's error is the weighted
+    mean of its terms' errors.
     """
     depth = (x.amax(-1, keepdim=True) - x).double()
     y = x.double().softmax(-1)
     term = (2.02 * torch.where(y > 0, depth, 0.0) + 6.1 * (x.shape[-1] + 2)) * U
-    return y * (term + (y * term).sum(-1, keepdim=True) + 4 * U) + 2.0**-147
+    return y, term, (y * term).sum(-1, keepdim=True)
 
 
 def _make_softmax_forward(title: str, x: torch.Tensor) -> Case:

@@ -12,7 +12,7 @@ issue, instructions  ... a model of one multiprocessor; instructions of its warp
 values               arrays with their values; keys over the passes of a sort
 warps                one warp's loads of several widths; lanes that update the same bin
 rows                 passes over a row, and who reads it, with sliders
-rounds               rounds in which places take numbers from others: trees, scans
+merge_rounds         rounds in which places take numbers from others: trees, scans
 scans                where kept numbers go; scans of a block, and of waiting blocks
 findings             findings on a picture, and below it with counts and legend
 """

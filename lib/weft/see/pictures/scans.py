@@ -31,8 +31,8 @@ from ...base.errors import ArgumentError
 from ...base.style import DIM, FAULT, PALE, READ, REFERENCE, SHARED, WIDTH, WRITTEN
 from ...base.text import count_things
 from . import svg
+from .merge_rounds import APART, HIGH, LEFT, TOP, Board, Round, compute_rows
 from .panels import EDGE
-from .rounds import APART, HIGH, LEFT, TOP, Board, Round, compute_rows
 from .svg import Drawing, Slider, arrow, box, label, num, remark
 
 CELL, GAP = 44.0, 92.0  # side of a place; pixels from the numbers to the output

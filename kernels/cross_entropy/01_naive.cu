@@ -1,13 +1,5 @@
-/* cross_entropy.cu -- softmax and the loss, the mean over the batch of -log
- * softmax(logits)[target].
+/* 01_naive.cu -- cross_entropy, rung 1: a thread per row, then one block.
  *
- * If a row's maximum is subtracted first, the row's largest exponential is
- * exp(0) = 1. So no exponential overflows, and their sum is at least 1. The
- * loss is computed as log(sum) - (logit - maximum). The logarithm of the
- * probability itself would be infinite if the probability were too small for a
- * float.
- *
- * Naive
  * Idea:    one thread per row writes its probabilities. Then one block adds the
  *          rows' losses in a tree in shared memory: blocks cannot wait for
  *          each other within a launch. One block always adds in the same
@@ -19,20 +11,7 @@
  * Error:   a thread adds n / THREADS losses in sequence, and the tree adds
  *          log2(THREADS) more; log and exp err by a few times 2^-24.
  * Lesson:  notebooks/10_backwards.ipynb */
-#include "common/internal.cuh"
-
-#include <math.h>
-
-#include "common/checks.cuh"
-#include "reference/reference.h"
-
-WEFT_RUNGS({"cross_entropy", "reference", "plain C, a row at a time", "fp32",
-            WEFT_CPU, 0},
-           {"cross_entropy", "naive",
-            "one thread per row, one block for the loss", "fp32",
-            WEFT_CPU | WEFT_CUDA, 0});
-
-enum { REFERENCE, NAIVE };
+#include "cross_entropy.cuh"
 
 /* Find the maximum of x[0..classes) and the sum of exp(x - maximum), and store
  * them in *largest and *sum. */
@@ -100,66 +79,20 @@ static __global__ void cross_entropy_naive_dlogits(float *dlogits,
     dlogits[index] = (prob[index] - onehot) * ((dloss ? *dloss : 1.0f) / n);
 }
 
-/* Check the sizes for both launchers and, if the host can read them, the
- * targets. */
-static int check_rows(const char *function, const int64_t *target, int n,
-                      int classes) {
-    WEFT_REQUIRE(n >= 1, "%s: n = %d, want at least 1", function, n);
-    WEFT_REQUIRE(classes >= 1, "%s: classes = %d, want at least 1", function,
-                 classes);
-    WEFT_REQUIRE((double)n * classes <= MAX_ELEMENTS,
-                 "%s: logits would have %.0f elements, at most %.0f", function,
-                 (double)n * classes, MAX_ELEMENTS);
-    WEFT_REQUIRE(target, "%s: target is NULL", function);
-#ifndef __CUDACC__
-    for (int i = 0; i < n; i++)
-        WEFT_REQUIRE(target[i] >= 0 && target[i] < classes,
-                     "%s: target[%d] = %lld, want 0 to %d", function, i,
-                     (long long)target[i], classes - 1);
-#endif
+int cross_entropy_naive(const scoring *s) {
+    cross_entropy_naive<<<blocks_for(s->n), THREADS, 0, s->stream>>>(
+        s->prob, s->logits, s->n, s->classes);
+    WEFT_LAUNCHED(cross_entropy_naive);
+    cross_entropy_naive_loss<<<1, THREADS, 0, s->stream>>>(
+        s->loss, s->logits, s->target, s->n, s->classes);
+    WEFT_LAUNCHED(cross_entropy_naive_loss);
     return WEFT_OK;
 }
 
-int weft_cross_entropy(int rung, float *loss, float *prob, const float *logits,
-                       const int64_t *target, int n, int classes,
-                       weft_stream stream) {
-    WEFT_CHECK_RUNG(rung);
-    CHECK_ARRAY(loss);
-    CHECK_ARRAY(prob);
-    CHECK_ARRAY(logits);
-    WEFT_TRY(check_rows(__func__, target, n, classes));
-    switch (rung) {
-    case REFERENCE:
-        return WEFT_REFERENCE(
-            cross_entropy_reference(loss, prob, logits, target, n, classes));
-    case NAIVE:
-        cross_entropy_naive<<<blocks_for(n), THREADS, 0,
-                              weft_cuda_stream(stream)>>>(prob, logits, n,
-                                                          classes);
-        WEFT_LAUNCHED(cross_entropy_naive);
-        cross_entropy_naive_loss<<<1, THREADS, 0, weft_cuda_stream(stream)>>>(
-            loss, logits, target, n, classes);
-        WEFT_LAUNCHED(cross_entropy_naive_loss);
-    }
-    return WEFT_OK;
-}
-
-int weft_cross_entropy_backward(int rung, float *dlogits, const float *dloss,
-                                const float *prob, const int64_t *target, int n,
-                                int classes, weft_stream stream) {
-    WEFT_CHECK_RUNG(rung);
-    CHECK_ARRAY(dlogits);
-    CHECK_ARRAY(prob);
-    WEFT_TRY(check_rows(__func__, target, n, classes));
-    switch (rung) {
-    case REFERENCE:
-        return WEFT_REFERENCE(cross_entropy_reference_backward(
-            dlogits, dloss, prob, target, n, classes));
-    case NAIVE:
-        cross_entropy_naive_dlogits<<<blocks_for((size_t)n * classes), THREADS,
-                                      0, weft_cuda_stream(stream)>>>(
-            dlogits, dloss, prob, target, n, classes);
-        WEFT_LAUNCHED(cross_entropy_naive_dlogits);
-    }
+int cross_entropy_naive_backward(const gradient *g) {
+    cross_entropy_naive_dlogits<<<blocks_for((size_t)g->n * g->classes),
+                                  THREADS, 0, g->stream>>>(
+        g->dlogits, g->dloss, g->prob, g->target, g->n, g->classes);
+    WEFT_LAUNCHED(cross_entropy_naive_dlogits);
     return WEFT_OK;
 }

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from weft.base.errors import ArgumentError
-from weft.see.pictures.rounds import list_halves, play_rounds, play_tree
+from weft.see.pictures.merge_rounds import list_halves, play_rounds, play_tree
 from weft.see.pictures.warps import WIDTHS, draw_widths
 
 NUMBERS = [3, 1, 7, 0, 4, 1, 6, 3]
