@@ -35,7 +35,7 @@ from ..report.html import Table, table
 from ..see.pictures import svg
 from ..see.pictures.panels import EDGE
 from ..see.pictures.svg import Drawing, Slider, box, label, remark
-from ..timing.results import Row
+from ..timing.results import Row, is_drawn
 
 Call = Callable[[torch.Tensor], torch.Tensor]
 
@@ -190,14 +190,14 @@ def list_bridges() -> list[Row]:
     Under WEFT_SITE=1, all times are committed, so that every machine builds the same
     pages.
     """
-    results = load_elsewhere("bridges")
-    where = kit.list_machines(results)
-    rows = {
-        row["rung"]: row | {"elsewhere": where}
-        for result in results
-        for row in result["rows"]
-        if row["us"] is not None or len(results) == 1
-    }
+    rows: dict[str, Row] = {}
+    for result in load_elsewhere("bridges"):
+        where = kit.list_machines([result])
+        for row in result["rows"]:
+            # A GPU's results contain the times of Triton, which a CPU's lack.
+            is_missing = row["rung"] not in rows or rows[row["rung"]]["us"] is None
+            if is_missing:
+                rows[row["rung"]] = row | {"elsewhere": where}
     for name in bridges.PARTS:
         rows[name]["lines"] = bridges.count_lines(name)
     if os.environ.get("WEFT_SITE") != "1":
@@ -220,15 +220,10 @@ def draw_table(rows: Sequence[Row]) -> Table:
             {True: "yes", False: "no", None: "not measured"}[row[key]]
             for key in bridges.WORKS
         ]
-        place = "not here" if row["us"] is None else "elsewhere"
-        lines.append(
-            (
-                NAMES[row["rung"]],
-                *costs,
-                *works,
-                place if "elsewhere" in row else "here",
-            )
-        )
+        place = "here" if "elsewhere" not in row else "elsewhere"
+        place = "not here" if row["us"] is None else place
+        place += "" if is_drawn(row.get("waited")) else ", while busy"
+        lines.append((NAMES[row["rung"]], *costs, *works, place))
     heads = ["bridge", "lines", "build, s", "call, µs", "gradient", "compile"]
     return table(lines, *heads, "export", "vmap", "timed")
 
@@ -254,7 +249,7 @@ def play_sizes(rows: Sequence[Row]) -> Drawing:
     calls = {
         row["rung"]: row["us"]
         for row in rows
-        if row["us"] is not None and row["rung"] not in ("kernel", "torch")
+        if row["us"] is not None and row["rung"] not in ("kernel", "torch", "triton")
     }
     title = "Where does the call stop mattering?"
     frames = {
