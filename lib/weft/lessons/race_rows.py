@@ -4,16 +4,25 @@ race = RaceRows("cuda", batches=(64, 1024))     on a GPU this takes a minute or 
 race.us_of("naive"), race.fastest_torch("graph")["us"]
 race.print_limits("naive")
 race.show_ladder()
+
+race_models() trains given models of PyTorch, and times their steps, for lesson 13a:
+
+rows = race_models({"mine": model, "eager": torch_model})
+show_figure(plot_run(rows))
 """
 
 from __future__ import annotations
 
+import copy
+import functools
 import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
 
+from .. import nn
+from ..base.device import count_threads
 from ..base.errors import ArgumentError
 from ..benchmarks.plot_bodies import load_elsewhere
 from ..benchmarks.plot_graphs import find_value
@@ -23,10 +32,12 @@ from ..benchmarks.race.inside import conv2_back, draw_conv2_back
 from ..benchmarks.race.race import run_heat, rungs_of
 from ..benchmarks.race.work import StepPart, find_limits, find_roof, floor_us, sum_parts
 from ..mnist import Cnn, trainer
-from ..mnist.data import Split
+from ..mnist.data import Split, epoch_order, load
+from ..mnist.numpy_cnn import normalise
 from ..mnist.rungs import parse_twin
 from ..see.view import show_figure
-from ..timing.results import Row
+from ..timing.race import Contender, race
+from ..timing.results import Row, add_torch_ratios
 from ..toolchain import native
 
 PRECISIONS = ("fp32", "tf32", "bf16")
@@ -261,3 +272,82 @@ def start_model(
         cnn.set_weights(weights)
         return cnn
     return None
+
+
+# ---- models of PyTorch ---------------------------------------------------------------
+
+
+def race_models(
+    models: Mapping[str, torch.nn.Module],
+    device: str = "cpu",
+    images: int = 2048,
+    batch: int = 64,
+    lr: float = 0.1,
+    epochs: int = 1,
+    tests: int = 1000,
+    rounds: int = 7,
+) -> list[Row]:
+    """Time a training step of each model in turn, then train each on MNIST.
+
+    models: by name, from images (n,1,28,28) to logits (n,10). All start from the first
+    one's weights, and see the same images in the same order. images, tests: the numbers
+    of training and test images. rounds: the number of timed steps.
+
+    Returns a row for each model, which plot_run() and plot_steps() draw: "us" per step,
+    "losses", and "test_accuracies" after each epoch. A model with a layer of weft.nn
+    counts as ours, any other as PyTorch's. An activation alone does not count.
+    """
+    first = next(iter(models.values()))
+    start = copy.deepcopy(first.state_dict())
+    data = {
+        name: load(name).first(n) for name, n in (("train", images), ("test", tests))
+    }
+    x, labels, test_x, test_labels = (
+        torch.from_numpy(array).to(device)
+        for split in data.values()
+        for array in (normalise(split.images), split.labels.astype(np.int64))
+    )
+    orders = [epoch_order(0, epoch, images, batch) for epoch in range(epochs)]
+    batches = [torch.from_numpy(o.astype(np.int64)).to(device) for o in orders]
+
+    def step(model: torch.nn.Module, chosen: torch.Tensor) -> torch.Tensor:
+        loss = torch.nn.functional.cross_entropy(model(x[chosen]), labels[chosen])
+        gradients = torch.autograd.grad(loss, [*model.parameters()])
+        with torch.no_grad():
+            for parameter, gradient in zip(model.parameters(), gradients):
+                parameter.sub_(gradient, alpha=lr)
+        return loss.detach()
+
+    for model in models.values():
+        model.to(device)
+    contenders = {
+        name: Contender(
+            call=functools.partial(step, model, batches[0][:batch]), calls=1
+        )
+        for name, model in models.items()
+    }
+    timed = race(contenders, device, rounds=rounds, discard=1)
+    rows = []
+    for name, model in models.items():
+        model.load_state_dict(start)
+        losses, accuracies = [], []
+        for chosen in batches:
+            losses += [step(model, part) for part in chosen.split(batch)]
+            with torch.no_grad():
+                right = model(test_x).argmax(1) == test_labels
+            accuracies.append(right.double().mean().item())
+        kinds = {type(module) for module in model.modules()} - {nn.Activation}
+        is_ours = any(kind.__module__ == "weft.nn" for kind in kinds)
+        rows.append(
+            {
+                **{"impl": "weft" if is_ours else "torch", "rung": name},
+                **{"precision": "fp32", "layout": "nchw", "batch": batch},
+                **{"target": torch.device(device).type, "device": timed[name].device},
+                **{"threads": count_threads(), "epochs": epochs, "images": images},
+                **timed[name].row(),
+                **{"losses": [loss.item() for loss in losses]},
+                **{"test_accuracies": accuracies, "test_accuracy": accuracies[-1]},
+            }
+        )
+    add_torch_ratios(rows)
+    return rows

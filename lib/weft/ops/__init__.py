@@ -9,6 +9,7 @@ NumPy array. All others give a torch tensor. `rung` names the implementation, su
 "naive"; weft.rungs(op) lists them. By default it is the fastest fp32 rung for the
 target. matmul (products.py) also takes 16-bit floats, transposed views, batches and
 vectors.
+In torch.compile, torch.export and torch.func, a call is an op of torch.ops.weft.
 Bad input raises weft.ArgumentError (a ValueError) whose message contains the numbers.
 
     op, bindings make a Python function with gradients from an op's description and
@@ -16,6 +17,8 @@ Bad input raises weft.ArgumentError (a ValueError) whose message contains the nu
     cases/       a section per op: its twin in PyTorch, shapes, cases to check, and
                  error bounds against float64
     products     matmul()
+    library      what PyTorch must know of an op; register_op() for the reader's kernels
+    launcher_ops torch.ops.weft, derived from the declarations
     calls        code shared by all ops: arrays in, calls of C, arrays out
     check        checks of every rung against float64, with poisoned outputs, and of
                  backward passes against finite differences; only checked rungs are
@@ -24,10 +27,13 @@ Bad input raises weft.ArgumentError (a ValueError) whose message contains the nu
 
 from .cases import OPS, find_op
 from .cases.orders import argsort as argsort
+from .launcher_ops import register
+from .library import register_op as register_op
 from .products import matmul as matmul
 
-__all__ = [*OPS, "argsort"]  # cases/ has a section for each op
+__all__ = [*OPS, "argsort", "register_op"]  # cases/ has a section for each op
 
 for _op in OPS:
     if _found := find_op(_op):
         globals()[_op] = _found.function()
+        register(_found)

@@ -10,6 +10,7 @@ inputs and outputs of the forward pass.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -90,11 +91,10 @@ def read_launcher(function: str) -> OpLauncher | None:
 
     Raises ArgumentError if the parameters are not in the order that weft.h prescribes.
     """
-    header = (build.KERNELS / "weft.h").read_text()
-    found = re.search(rf"^int {function}\(([^)]*)\);", header, re.M)
-    if not found:
+    found = _read_declarations((build.KERNELS / "weft.h").read_text()).get(function)
+    if found is None:
         return None
-    first, *rest, last = (" ".join(word.split()) for word in found[1].split(","))
+    first, *rest, last = (" ".join(word.split()) for word in found.split(","))
     parameters = [_parse_parameter(function, text) for text in rest]
     kinds = [kind for kind, _, _ in parameters]
     ends = (first, last) == ("int rung", "weft_stream stream")
@@ -105,6 +105,12 @@ def read_launcher(function: str) -> OpLauncher | None:
             f"options, stream in this order"
         )
     return _parse_launcher(function, parameters)
+
+
+@functools.lru_cache(1)
+def _read_declarations(header: str) -> dict[str, str]:
+    """Return the parameters, as text, of each function that returns an int."""
+    return dict(re.findall(r"^int (\w+)\(([^)]*)\);", header, re.M))
 
 
 def _parse_launcher(function: str, parameters: list) -> OpLauncher:
@@ -153,7 +159,7 @@ class OpInput:
 
     name: str
     at: int  # position among the arguments
-    dtype: torch.dtype
+    dtypes: tuple[torch.dtype, ...]  # those that it may have
     optional: bool  # whether it may be None
     dims: tuple[str, ...]
     # (axis, size name) of dimensions shared with an earlier input
@@ -210,7 +216,8 @@ class CallPlan:
                 known = tuple((axis, d) for axis, d in enumerate(dims) if d in seen)
                 optional = self.op.parameters[name].default is None
                 many = name in self.op.many
-                found.append(OpInput(name, at, dtype, optional, dims, known, many))
+                dtypes = self.dtypes_of(name, dtype)
+                found.append(OpInput(name, at, dtypes, optional, dims, known, many))
                 seen.update(dims)
         return found
 
@@ -269,8 +276,7 @@ class CallPlan:
             if array is None and i.optional:
                 tensors[i.name] = None
                 continue
-            dtypes = WORDS if i.name in self.op.words.values() else (i.dtype,)
-            tensor = tensors[i.name] = tensor_of(self.name, i.name, array, *dtypes)
+            tensor = tensors[i.name] = tensor_of(self.name, i.name, array, *i.dtypes)
             where = tensor.get_device()
             if device is None:
                 device = where
@@ -297,7 +303,7 @@ class CallPlan:
         if self.op.words:
             numbers["kind"] = WORDS.index(tensors[self.inputs[0].name].dtype)
         for at, what, names in self.options:
-            for name, value in zip(names, _spread_values(what, names, args[at])):
+            for name, value in zip(names, spread_values(what, names, args[at])):
                 numbers[name] = number_of(what, value, self.kinds[name])
         if LEADING in numbers:
             for i in self.inputs:
@@ -306,11 +312,15 @@ class CallPlan:
                     tensors[i.name] = tensors[i.name].view(sizes)
         return tensors, numbers
 
+    def dtypes_of(self, name: str, dtype: torch.dtype) -> tuple[torch.dtype, ...]:
+        """Return the dtypes that an array of weft.h's type `dtype` may have."""
+        return WORDS if name in self.op.words.values() else (dtype,)
+
     def _refuse(self, i: OpInput, tensors: Tensors, known: Mapping[str, Any]) -> None:
         """Raise ArgumentError for an array whose shape does not fit other shapes."""
         dims = known[ANY[0]] if i.dims is ANY else [known.get(d, d) for d in i.dims]
         wanted = f"({', '.join(map(str, dims))}{',' * (len(dims) == 1)})"
-        others = _describe_shapes({n: t for n, t in tensors.items() if n != i.name})
+        others = describe_shapes({n: t for n, t in tensors.items() if n != i.name})
         since = f", since {others}" if others else ""
         actual = f"{i.name} is {shape_of(tensors[i.name])}"
         raise ArgumentError(f"{self.name}: {actual}, expected {wanted}{since}")
@@ -332,12 +342,18 @@ class CallPlan:
                     f"torch.no_grad()"
                 )
 
+    def is_empty(self, tensors: Tensors, numbers: Mapping[str, Any]) -> bool:
+        """Return whether an array is empty, so that there is nothing to launch."""
+        return 0 in numbers.values() and any(
+            t is not None and not t.numel() for t in tensors.values()
+        )
+
     def want_values(self, tensors: Tensors, numbers: Mapping[str, Any]) -> None:
         """Refuse integers that must be below a size that is 0."""
         for name, size in self.op.below.items():
             if numbers[size] == 0 and tensors[name].numel():
                 raise ArgumentError(
-                    f"{self.name}: {_describe_shapes(tensors)}: no {name} can be "
+                    f"{self.name}: {describe_shapes(tensors)}: no {name} can be "
                     f"below {size} = 0"
                 )
 
@@ -401,7 +417,7 @@ class CallPlan:
         except (RuntimeError, ValueError, IndexError) as error:
             why = str(error).partition("\n")[0]
             raise ArgumentError(
-                f"{self.name}: {_describe_shapes(tensors)}: PyTorch refuses it, "
+                f"{self.name}: {describe_shapes(tensors)}: PyTorch refuses it, "
                 f"too: {why}"
             ) from None
 
@@ -449,13 +465,13 @@ class Differentiable(torch.autograd.Function):
         return None, *plan.backwards(rung, tensors, numbers, ctx.needs_input_grad[1:])
 
 
-def _describe_shapes(tensors: Tensors) -> str:
+def describe_shapes(tensors: Tensors) -> str:
     """Format shapes: x is (2, 3), weight is (4, 3)."""
     there = {name: tensor for name, tensor in tensors.items() if tensor is not None}
     return ", ".join(f"{name} is {shape_of(t)}" for name, t in there.items())
 
 
-def _spread_values(what: str, names: Sequence[str], value: Any) -> Sequence[Any]:
+def spread_values(what: str, names: Sequence[str], value: Any) -> Sequence[Any]:
     """Return one value for each name; a single value applies to all names."""
     if len(names) == 1:
         return (value,)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch.autograd import forward_ad
+from torch.compiler import is_compiling
 
 from ..base.errors import ArgumentError, OutOfMemory
 from ..toolchain import native
@@ -34,6 +35,26 @@ def wants_gradients(*args: Any) -> bool:
             if isinstance(a, torch.Tensor) and a.requires_grad:
                 return True
     return False
+
+
+_PLAIN = torch.Tensor, torch.nn.Parameter
+_in_transform = torch._C._are_functorch_transforms_active
+_count_modes = torch._C._len_torch_dispatch_stack
+_NO_HANDLER = torch._C._disabled_torch_dispatch_impl
+
+
+def is_traced(array: Array) -> bool:
+    """Return whether PyTorch traces or transforms a call with this array.
+
+    Such an array has no memory to pass to C. torch.compile, torch.export, torch.func
+    and fake tensors see the call as an op of torch.ops.weft instead.
+    """
+    if is_compiling() or _in_transform() or _count_modes():
+        return True
+    kind = type(array)
+    if kind in _PLAIN or not issubclass(kind, torch.Tensor):
+        return False
+    return kind.__torch_dispatch__ is not _NO_HANDLER
 
 
 def refuse_second_gradient(backward: Callable) -> Callable:

@@ -19,7 +19,7 @@ from ..base.errors import ArgumentError
 from ..toolchain import native
 from ..toolchain.native import write_value
 from .bindings import ANY, LEADING, CallPlan, Differentiable, Extents
-from .calls import Array, same_kind, wants_gradients
+from .calls import Array, is_traced, same_kind, wants_gradients
 from .cases import Answer, Case, Tensors
 
 OtherSize = int | Callable[[int], int]
@@ -123,6 +123,8 @@ class Op:
         self.instead = instead
         self.omitted = {*self.extra, *self.extra.values()}
         self.parameters = inspect.signature(twin).parameters
+        # The op of torch.ops.weft, which library.py sets.
+        self.library: Callable[[Sequence[Any], str | None], Any] | None = None
         self._plan: tuple[Any, CallPlan | None] = None, None
 
     @property
@@ -152,6 +154,8 @@ class Op:
 
     def run(self, args: Sequence[Any], rung: str | None) -> Array:
         """Run the op on the arguments of its twin, in that order."""
+        if is_traced(args[0]) and self.library:
+            return self.library(args, rung)
         plan = self.plan
         tensors, numbers = plan.bind(args)
         if plan.in_place:
@@ -159,8 +163,7 @@ class Op:
         gradients = wants_gradients(*tensors.values())
         if gradients:
             plan.want_gradients(tensors)
-        empty = (t is not None and not t.numel() for t in tensors.values())
-        if 0 in numbers.values() and any(empty):
+        if plan.is_empty(tensors, numbers):
             y = plan.of_nothing(rung, tensors, numbers)
         elif gradients:
             y = Differentiable.apply((plan, rung, numbers), *tensors.values())
@@ -173,15 +176,15 @@ class Op:
             return args[i.at]
         names = self.results or (plan.result,)
         found = y if isinstance(y, tuple) else (y,)
-        leading = numbers.get(LEADING)
-        parts = [self._unfold(name, one, leading) for name, one in zip(names, found)]
+        parts = [self.unfold(name, one, numbers) for name, one in zip(names, found)]
         parts = [same_kind(args[0], part) for part in parts]
         return tuple(parts) if isinstance(y, tuple) else parts[0]
 
-    def _unfold(
-        self, name: str, y: torch.Tensor, leading: Sequence[int] | None
+    def unfold(
+        self, name: str, y: torch.Tensor, numbers: Mapping[str, Any]
     ) -> torch.Tensor:
         """Give an output the leading dimensions that bind() has folded into one."""
+        leading = numbers.get(LEADING)
         if leading is None or name not in self.many:
             return y
         return y.view(*leading, *y.shape[1:])

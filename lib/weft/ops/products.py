@@ -5,6 +5,7 @@ weft_matmul() accepts one batch dimension, so several dimensions are folded into
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from .calls import (
     Array,
     apply_function,
     as_tensor,
+    is_traced,
     make_empty,
     number_of,
     refuse_second_gradient,
@@ -29,6 +31,7 @@ from .calls import (
     want_writable,
     wants_gradients,
 )
+from .library import WEFT, LibraryOp
 
 _PRECISIONS = {
     torch.float32: ("fp32", "tf32", "3xtf32"),
@@ -71,11 +74,25 @@ def matmul(
 
     Gradients flow to a, b, c and bias; the same rung computes them.
     """
-    a_t, b_t = _check_operand("a", a), _check_operand("b", b)
-    if a_t.dtype != b_t.dtype:
-        raise ArgumentError(f"matmul: a is {a_t.dtype}, but b is {b_t.dtype}")
-    if a_t.device != b_t.device:
-        want_one_device("matmul", {"a": a_t, "b": b_t})
+    if is_traced(a):
+        options = {"rung": rung, "precision": precision, "alpha": alpha, "beta": beta}
+        return _trace(a, b, c, bias, out, options | {"relu": relu})
+    return _compute(a, b, rung, precision, alpha, beta, c, bias, relu, out)
+
+
+def _compute(
+    a: Array,
+    b: Array,
+    rung: str | None,
+    precision: str | None,
+    alpha: float,
+    beta: float,
+    c: Array | None,
+    bias: Array | None,
+    relu: bool,
+    out: Array | None = None,
+) -> Array:
+    a_t, b_t = _check_pair(a, b)
     chosen = _choose_rung(a_t, rung, precision)
     shape = _shape_of_product(a_t, b_t)
     c_t, bias_t, out_t = _check_addends(a_t, b_t, shape, c, bias, out)
@@ -87,7 +104,7 @@ def matmul(
     if not (a_t.numel() and b_t.numel()):
         y = _multiply_empty(a_t, b_t, beta, c_t, bias_t, relu, out_t)
         return out if out is not None else same_kind(a, y)
-    folds = not (2 <= a_t.dim() <= 3 and 2 <= b_t.dim() <= 3)
+    folds = _must_fold(a_t, b_t)
     if folds:
         a_t, b_t = _fold_batches(a_t, b_t)
         inner = _shape_of_product(a_t, b_t)
@@ -110,27 +127,125 @@ class _Matmul(torch.autograd.Function):
     @staticmethod
     @refuse_second_gradient
     def backward(ctx, dy):
-        a, b, y = ctx.saved_tensors
         rung, alpha, beta = ctx.given
-        need_a, need_b, need_c, need_bias = ctx.needs_input_grad[:4]
-        dy = dy.contiguous() if y is None else dy.masked_fill(y <= 0, 0.0)
-        operand = dy.to(a.dtype)  # the gradient gets the type of a and b
-        da = db = None
-        if need_a:
-            da = _multiply(operand, b.mT, rung, alpha)
-            da = _sum_gradient(da, a).to(a.dtype)
-        if need_b and b.dim() == 2 and a.dim() == 3 and _layout_of(a) == 0:
-            # If a batch shares one matrix, the sum over the batch is one long product.
-            rows, columns = a.shape[-1], dy.shape[-1]
-            if a.is_contiguous():
-                tall = a.view(-1, rows).mT
-                db = _multiply(tall, operand.view(-1, columns), rung, alpha)
-        if need_b:
-            db = _multiply(a.mT, operand, rung, alpha) if db is None else db
-            db = _sum_gradient(db, b).to(b.dtype)
-        dc = beta * dy if need_c else None
-        dbias = dy.flatten(0, -2).sum(0) if need_bias else None
-        return da, db, dc, dbias, None, None, None, None, None
+
+        def multiply(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+            return _multiply(a, b, rung, alpha)
+
+        needs = ctx.needs_input_grad[:4]
+        gradients = _differentiate(multiply, ctx.saved_tensors, dy, needs, beta)
+        return *gradients, None, None, None, None, None
+
+
+def _differentiate(
+    multiply: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+    saved: Sequence[Any],
+    dy: torch.Tensor,
+    needs: Sequence[bool],
+    beta: float,
+) -> tuple[torch.Tensor | None, ...]:
+    """Return the gradients of a, b, c and bias that are needed.
+
+    saved: a, b, and the result if negative numbers in it became 0, or None.
+    """
+    a, b, y = saved
+    need_a, need_b, need_c, need_bias = needs
+    dy = dy.contiguous() if y is None else dy.masked_fill(y <= 0, 0.0)
+    operand = dy.to(a.dtype)  # the gradient gets the type of a and b
+    da = db = None
+    if need_a:
+        da = multiply(operand, b.mT)
+        da = _sum_gradient(da, a).to(a.dtype)
+    if need_b and b.dim() == 2 and a.dim() == 3 and _layout_of(a) == 0:
+        # If a batch shares one matrix, the sum over the batch is one long product.
+        rows, columns = a.shape[-1], dy.shape[-1]
+        if a.is_contiguous():
+            tall = a.view(-1, rows).mT
+            db = multiply(tall, operand.view(-1, columns))
+    if need_b:
+        db = multiply(a.mT, operand) if db is None else db
+        db = _sum_gradient(db, b).to(b.dtype)
+    dc = beta * dy if need_c else None
+    dbias = dy.flatten(0, -2).sum(0) if need_bias else None
+    return da, db, dc, dbias
+
+
+# ---- torch.ops.weft.matmul ----------------------------------------------------------
+
+
+class _MatmulOp(LibraryOp):
+    """matmul() of operands with 2 or 3 dimensions, without out."""
+
+    def __init__(self):
+        tensors = "Tensor a, Tensor b, Tensor? c=None, Tensor? bias=None"
+        texts = "str? rung=None, str? precision=None"
+        numbers = "float alpha=1.0, float beta=1.0, bool relu=False"
+        schema = f"matmul({tensors}, *, {texts}, {numbers}) -> Tensor"
+        super().__init__(WEFT, schema, True)
+
+    def run(self, a, b, c=None, bias=None, **options):
+        self._want_folded(a, b)
+        with torch.no_grad():
+            return _compute(a, b, c=c, bias=bias, **self._complete(options))
+
+    def infer(self, a, b, c=None, bias=None, **options):
+        self._want_folded(a, b)
+        if not a.is_meta:
+            _check_pair(a, b)
+        shape = _shape_of_product(a, b)
+        if not a.is_meta:
+            _check_addends(a, b, shape, c, bias, None)
+        return a.new_empty(shape, dtype=torch.float32)
+
+    def _complete(self, options):
+        names = [argument.name for argument in self.overload._schema.arguments[4:]]
+        defaults = [a.default_value for a in self.overload._schema.arguments[4:]]
+        return dict(zip(names, defaults)) | options
+
+    def _want_folded(self, a, b):
+        if _must_fold(a, b):
+            raise ArgumentError(
+                f"matmul: a is {shape_of(a)} and b is {shape_of(b)}, expected 2 or 3 "
+                f"dimensions: weft.matmul() takes any number"
+            )
+
+    def remember(self, ctx, inputs, output, **options):
+        options = self._complete(options)
+        a, b = inputs[:2]
+        ctx.save_for_backward(a, b, output if options["relu"] else None)
+        ctx.given = {n: options[n] for n in ("rung", "precision", "alpha")}
+        ctx.beta, ctx.count = options["beta"], len(inputs)
+
+    def differentiate(self, ctx, needs, *grads):
+        def multiply(a, b):
+            return self.call(ctx.given, a, b)
+
+        needs = [*needs, False, False][:4]
+        saved = ctx.saved_tensors
+        gradients = _differentiate(multiply, saved, grads[0], needs, ctx.beta)
+        return gradients[: ctx.count]
+
+
+_OP = _MatmulOp()
+
+
+def _trace(a, b, c, bias, out, options) -> torch.Tensor:
+    """Call the op of the library like matmul(); PyTorch's tracers follow this."""
+    if out is not None and wants_gradients(a, b, c, bias, out):
+        raise ArgumentError("matmul: out takes no gradients: call it under no_grad()")
+    _want_dimensions("a", a)
+    _want_dimensions("b", b)
+    shape = _shape_of_product(a, b)
+    if _must_fold(a, b):
+        a, b = _fold_batches(a, b)
+        c = c if c is None else c.view(_shape_of_product(a, b))
+    y = _OP.call(options, a, b, c, bias).view(shape)
+    return y if out is None else out.copy_(y)
+
+
+def _must_fold(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Return whether weft_matmul() needs other batch dimensions than these."""
+    return not (2 <= a.dim() <= 3 and 2 <= b.dim() <= 3)
 
 
 def _multiply_empty(a, b, beta: float, c, bias, relu: bool, out) -> torch.Tensor:
@@ -238,6 +353,21 @@ def _sum_gradient(grad: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 # ---- requirements of the arrays -----------------------------------------------------
 
 
+def _check_pair(a: Array, b: Array) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the operands as tensors of one dtype on one device."""
+    a_t, b_t = _check_operand("a", a), _check_operand("b", b)
+    if a_t.dtype != b_t.dtype:
+        raise ArgumentError(f"matmul: a is {a_t.dtype}, but b is {b_t.dtype}")
+    if a_t.device != b_t.device:
+        want_one_device("matmul", {"a": a_t, "b": b_t})
+    return a_t, b_t
+
+
+def _want_dimensions(name: str, x: torch.Tensor) -> None:
+    if not x.dim():
+        raise ArgumentError(f"matmul: {name} has 0 dimensions (), expected 1 or more")
+
+
 def _check_operand(name: str, array: Array) -> torch.Tensor:
     x = as_tensor("matmul", name, array, torch.float32)
     if x.dtype not in _PRECISIONS:
@@ -245,8 +375,7 @@ def _check_operand(name: str, array: Array) -> torch.Tensor:
             f"matmul: {name} is {x.dtype}, expected torch.float32, float16 or bfloat16"
         )
     want_dense("matmul", name, x)
-    if not x.dim():
-        raise ArgumentError(f"matmul: {name} has 0 dimensions (), expected 1 or more")
+    _want_dimensions(name, x)
     if not x.is_contiguous() and (x.dim() == 1 or _layout_of(x) is None):
         raise ArgumentError(
             f"matmul: {name} {shape_of(x)} has strides {tuple(x.stride())}, expected "

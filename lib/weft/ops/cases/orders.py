@@ -8,7 +8,8 @@ import numpy as np
 import torch
 
 from ..bindings import WORDS
-from ..calls import Array, launch, make_empty, same_kind, want_rung
+from ..calls import Array, is_traced, launch, make_empty, same_kind, want_rung
+from ..library import WEFT, LibraryOp
 from ..op import Bench, Op
 from . import Answer, Case, random
 
@@ -118,6 +119,30 @@ def argsort(x: Array, descending: bool = False, *, rung: str | None = None) -> A
     PyTorch's indices are int64, which take twice the memory. Raises ArgumentError for
     arguments that do not fit.
     """
+    if is_traced(x):
+        return _ARGSORT.call({"rung": rung}, x, descending)
+    return _argsort(x, descending, rung)
+
+
+class _Argsort(LibraryOp):
+    """torch.ops.weft.argsort."""
+
+    def __init__(self):
+        schema = "argsort(Tensor x, bool descending=False, *, str? rung=None) -> Tensor"
+        super().__init__(WEFT, schema, False)
+
+    def run(self, x, descending=False, *, rung=None):
+        return _argsort(x, descending, rung)
+
+    def infer(self, x, descending=False, *, rung=None):
+        SORT.library.infer(x)  # it checks x
+        return torch.empty_like(x, dtype=torch.int32)
+
+
+_ARGSORT = _Argsort()
+
+
+def _argsort(x: Array, descending: bool, rung: str | None) -> Array:
     plan = SORT.plan
     tensors, numbers = plan.bind((x, None, descending))
     keys = tensors["x"]
