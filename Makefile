@@ -67,8 +67,8 @@ slides: all
 	@$(RUN) docs/slides/make_slides.py $(LESSON) $(ARGS)
 
 format:
-	@$(RUN) -m ruff format lib tests docs/site docs/slides utils.py
-	@$(RUN) -m ruff check --fix lib tests docs/site docs/slides utils.py
+	@$(RUN) -m ruff format lib tests kernels docs/site docs/slides utils.py
+	@$(RUN) -m ruff check --fix lib tests kernels docs/site docs/slides utils.py
 	@$(RUN) -c 'import clang_format; clang_format.clang_format()' -i $$(git ls-files 'kernels/*.h' '*.c' '*.cu' '*.cuh' '*.cpp')
 
 clean:

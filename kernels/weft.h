@@ -180,6 +180,17 @@ int weft_relu(int rung, float *y, const float *x, size_t count,
 int weft_relu_backward(int rung, float *dx, const float *dy, const float *y,
                        size_t count, weft_stream stream);
 
+/* Compute y = a0 + a1 x + a2 x^2 + a3 x^3 for `count` elements, by Horner's
+ * rule. Source of its error bound: Higham, Accuracy and Stability of Numerical
+ * Algorithms, section 5.1. */
+int weft_polynomial(int rung, float *y, const float *x, size_t count, float a0,
+                    float a1, float a2, float a3, weft_stream stream);
+
+/* Compute dx = dy (a1 + 2 a2 x + 3 a3 x^2) for `count` elements. */
+int weft_polynomial_backward(int rung, float *dx, const float *dy,
+                             const float *x, size_t count, float a1, float a2,
+                             float a3, weft_stream stream);
+
 /* Compute y (n,c,h/kh,w/kw; rounded down), the maxima of the kh x kw windows of
  * x (n,c,h,w). The stride equals the window. argmax, int32 with the shape of y,
  * receives the position of each maximum in its window, as i * kw + j. The first

@@ -12,7 +12,7 @@ from weft.base.paths import KERNELS, ROOT
 
 BIN = Path(sys.executable).parent  # pip installs programs next to its Python
 NOTEBOOKS = ROOT / "notebooks"
-PYTHON = ["lib", "tests", "docs/site", "docs/slides", "utils.py"]
+PYTHON = ["kernels", "lib", "tests", "docs/site", "docs/slides", "utils.py"]
 
 
 def run(*command):
@@ -29,7 +29,7 @@ def test_ruff_has_nothing_to_say(arguments):
 def test_clang_format_has_nothing_to_say():
     tool = shutil.which("clang-format", path=BIN) or pytest.skip("no clang-format")
     zoo = (ROOT / "tests").rglob("*.cu")
-    files = [p for p in KERNELS.rglob("*.*") if p.suffix != ".pyc"]
+    files = [p for p in KERNELS.rglob("*.*") if p.suffix not in (".py", ".pyc")]
     lessons = [p for p in NOTEBOOKS.rglob("*.*") if p.suffix in (".c", ".cu")]
     result = run(tool, "--dry-run", "-Werror", *files, *zoo, *lessons)
     assert result.returncode == 0, result.stderr[-2000:]

@@ -24,12 +24,15 @@ struct slices {
     unsigned blocks, length;
 };
 
-/* Divide a row of `cols` numbers into slices of at most `wanted` numbers, or of
- * more if that would take too many blocks. `wanted` is at least 1024, so
- * that no slice is empty. */
-static inline slices divide_row(unsigned cols, unsigned wanted) {
+/* Divide a row of `cols` numbers if a block keeps a slice of each of `arrays`
+ * arrays. Slices are small if 8 blocks suffice for the row, which is the
+ * largest cluster that every device with clusters supports. A larger cluster
+ * waits longer for free multiprocessors, so its slices fill more registers. */
+static inline slices divide_row(unsigned cols, unsigned arrays) {
+    const unsigned large = 16384 / arrays, most = count_cluster();
     unsigned blocks = 1;
-    while (blocks < count_cluster() && CEIL_DIV(cols, blocks) > wanted)
+    while (blocks < most &&
+           CEIL_DIV(cols, blocks) > (blocks < 8 ? large / 2 : large))
         blocks *= 2;
     return {blocks, CEIL_DIV(CEIL_DIV(cols, blocks), WARP) * WARP};
 }
@@ -40,22 +43,46 @@ static __device__ __forceinline__ unsigned count_slice(slices s, unsigned rank,
     return min(s.length, cols - rank * s.length);
 }
 
-/* Store each block's value, a struct of floats, in place `rank` of all_s in
- * every block of the cluster. All threads call this, after a cluster_arrive():
- * each block has begun and needs no earlier values. No block accesses another
- * one afterwards. */
+/* The values of a cluster's blocks, each a struct of floats. Rows use the two
+ * sets in turn: a thread may still read the values of a row when another block
+ * sends that of the next one. */
+template <class T> struct exchanged {
+    mbarrier arrived[2];
+    T all[2][MOST_IN_CLUSTER];
+};
+
+/* Prepare s in the block's shared memory. All threads call this once. */
 template <class T>
-static __device__ __forceinline__ void
-exchange_in_cluster(T own, T all_s[MOST_IN_CLUSTER], unsigned rank,
-                    unsigned blocks) {
-    cluster_wait(); // every block has begun this row
+static __device__ __forceinline__ void begin_exchange(exchanged<T> *s) {
+    if (threadIdx.x == 0) {
+        mbarrier_init(&s->arrived[0], 1);
+        mbarrier_init(&s->arrived[1], 1);
+        fence_barrier_init();
+    }
+    cluster_arrive(); // the first exchange waits
+}
+
+/* Send the block's value `own` to every block of the cluster. Return the value
+ * of block i to lane i of each warp, and `none` to the other lanes. All threads
+ * call this for their row number `turn`, counted from 0. No block accesses
+ * another one after the last row. */
+template <class T>
+static __device__ __forceinline__ T exchange_in_cluster(exchanged<T> *s, T own,
+                                                        T none, unsigned turn,
+                                                        unsigned rank,
+                                                        unsigned blocks) {
+    mbarrier *const bar = &s->arrived[turn % 2];
+    T *const all = s->all[turn % 2];
+    const unsigned lane = threadIdx.x % WARP;
+    if (turn == 0) cluster_wait(); // all blocks have prepared their barriers
+    if (threadIdx.x == 0) mbarrier_expect(bar, blocks * sizeof(T));
     if (threadIdx.x < blocks)
 #pragma unroll
         for (unsigned i = 0; i < sizeof(T) / sizeof(float); i++)
-            cluster_store((float *)(all_s + rank) + i, ((float *)&own)[i],
-                          threadIdx.x);
-    cluster_arrive();
-    cluster_wait(); // the values of all blocks are stored
+            cluster_send((float *)(all + rank) + i, ((float *)&own)[i], bar,
+                         threadIdx.x);
+    mbarrier_wait_cluster(bar, turn / 2 % 2);
+    return lane < blocks ? all[lane] : none;
 }
 
 /* Return how many clusters of this launch run at the same time, at most `most`.
@@ -80,6 +107,19 @@ static unsigned count_clusters(const struct launch &l, Kernel kernel,
 #else
     return count_blocks(kernel, l.block.x, most);
 #endif
+}
+
+/* Launch kernel(arguments...) for `rows` rows that are cut into slices: as many
+ * clusters of blocks of `threads` threads as run at the same time, or one per
+ * row. Each takes several rows. Return a status. */
+template <class Kernel, class... A>
+static int launch_clusters(const char *name, Kernel kernel, slices cut,
+                           unsigned threads, unsigned rows, cudaStream_t stream,
+                           A... arguments) {
+    struct launch l = {name,   cut.blocks, threads,        0,
+                       stream, 0,          (int)cut.blocks};
+    l.grid = count_clusters(l, kernel, rows) * cut.blocks;
+    return launch_kernel(l, kernel, arguments...);
 }
 
 #endif

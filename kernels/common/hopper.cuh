@@ -17,7 +17,8 @@
  * On the CPU target each function has a plain twin. A copy is performed only
  * when a thread waits for it, and a cluster has one block.
  *
- * Source:  PTX ISA, "mbarrier", "cp.async.bulk.tensor", "setmaxnreg". */
+ * Source:  PTX ISA, "mbarrier", "cp.async.bulk.tensor", "st.async",
+ *          "setmaxnreg". */
 #ifndef WEFT_HOPPER_CUH
 #define WEFT_HOPPER_CUH
 #include "ptx.cuh"
@@ -130,6 +131,27 @@ PTX_INLINE void mbarrier_wait(mbarrier *bar, unsigned parity) {
                  ".reg .pred over;\n"
                  "again: mbarrier.try_wait.parity.shared::cta.b64 over, [%0], "
                  "%1;\n"
+                 "@over bra done;\n"
+                 "bra again;\n"
+                 "done:\n"
+                 "}" ::"r"(shared_address(bar)),
+                 "r"(parity)
+                 : "memory");
+#else
+    __trap();
+#endif
+}
+
+/* The same for values that blocks of the cluster have sent: they are visible
+ * afterwards. */
+PTX_INLINE void mbarrier_wait_cluster(mbarrier *bar, unsigned parity) {
+#if PTX_TWIN
+    hopper_twin::wait(bar, parity);
+#elif HOPPER
+    asm volatile("{\n"
+                 ".reg .pred over;\n"
+                 "again: mbarrier.try_wait.parity.acquire.cluster.shared::cta."
+                 "b64 over, [%0], %1;\n"
                  "@over bra done;\n"
                  "bra again;\n"
                  "done:\n"
@@ -313,18 +335,23 @@ PTX_INLINE unsigned cluster_rank() {
 }
 
 /* Store a float at the place of `shared` in block `rank` of the cluster. That
- * block may read it after the cluster's next barrier. */
-PTX_INLINE void cluster_store(float *shared, float value, unsigned rank) {
+ * block's barrier at the place of `bar` counts its 4 bytes. */
+PTX_INLINE void cluster_send(float *shared, float value, mbarrier *bar,
+                             unsigned rank) {
 #if PTX_TWIN
     *shared = value;
+    hopper_twin::arrive(bar, 0, -4);
     (void)rank;
 #elif HOPPER
     asm volatile("{\n"
-                 ".reg .b32 there;\n"
-                 "mapa.shared::cluster.u32 there, %0, %1;\n"
-                 "st.shared::cluster.f32 [there], %2;\n"
+                 ".reg .b32 there, counter;\n"
+                 "mapa.shared::cluster.u32 there, %0, %3;\n"
+                 "mapa.shared::cluster.u32 counter, %1, %3;\n"
+                 "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 "
+                 "[there], %2, [counter];\n"
                  "}" ::"r"(shared_address(shared)),
-                 "r"(rank), "f"(value)
+                 "r"(shared_address(bar)), "r"(__float_as_uint(value)),
+                 "r"(rank)
                  : "memory");
 #else
     __trap();

@@ -60,7 +60,7 @@ PTX_INLINE void pdl_trigger() {
 #endif
 }
 
-/* ---- ReLU ---------------------------------------------------------------- */
+/* ---- maxima -------------------------------------------------------------- */
 
 /* Return max(x, 0). A NaN stays a NaN, so that the loss shows that a model has
  * diverged; fmaxf() would turn it into 0. */
@@ -71,6 +71,18 @@ PTX_INLINE float relu(float x) {
     return y;
 #else
     return x < 0.0f ? 0.0f : x;
+#endif
+}
+
+/* Return the larger of two numbers, or a NaN if one of them is a NaN; fmaxf()
+ * would return the other one. */
+PTX_INLINE float max_nan(float a, float b) {
+#if PTX_ARCH >= 800
+    float y;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+    return y;
+#else
+    return a != a || a > b ? a : b;
 #endif
 }
 

@@ -17,33 +17,38 @@
 #define THREADS_PER_SM 1536
 #endif
 
-/* Groups of four that a thread keeps: of one array, or of each of two. */
-enum { GROUPS = 4, GROUPS_OF_BOTH = 2 };
-
-/* A block of `width` threads, each of which keeps GROUPS groups of four. A
- * multiprocessor holds two of the largest blocks with 32 registers per thread.
- * Smaller blocks leave a quarter of it free, so a thread has 40 registers. */
-template <int WIDTH, int GROUPS> struct holder {
+/* A block of WIDTH threads, each of which keeps GROUPS groups of four of each
+ * of ARRAYS arrays. With 8, 16 or 32 numbers in all, a thread has 32, 40 or 64
+ * registers. */
+template <int WIDTH, int GROUPS, int ARRAYS> struct holder {
     enum {
         width = WIDTH,
         warps = WIDTH / WARP,
         groups = GROUPS,
-        blocks = (WIDTH > 512 ? THREADS_PER_SM : THREADS_PER_SM / 4 * 3) / WIDTH
+        kept = GROUPS * ARRAYS,
+        threads = kept <= 2 ? THREADS_PER_SM
+        : kept <= 4         ? THREADS_PER_SM / 4 * 3
+                            : THREADS_PER_SM / 2,
+        blocks = threads > WIDTH ? threads / WIDTH : 1
     };
 };
 
-/* Return the number of elements that the largest block holds. */
-static inline unsigned count_held(unsigned groups) { return 4096 * groups; }
+/* Return the number of elements of each of `arrays` arrays that the largest
+ * block holds. */
+static inline unsigned count_held(unsigned arrays) { return 32768 / arrays; }
 
-/* Return launch(h) for the smallest holder h of `count` numbers, which are at
- * most count_held(GROUPS). */
-template <int GROUPS, class Launch>
+/* Return launch(h) for the smallest holder h of `count` numbers of each of
+ * ARRAYS arrays, 1 or 2. `count` is at most count_held(ARRAYS). On an H200, 512
+ * threads are faster than 1024 threads of half as many numbers. */
+template <int ARRAYS, class Launch>
 static int launch_holder(unsigned count, Launch launch) {
-    const unsigned threads = CEIL_DIV(count, 4u * GROUPS);
-    if (threads > 512) return launch(holder<1024, GROUPS>());
-    if (threads > 256) return launch(holder<512, GROUPS>());
-    if (threads > 128) return launch(holder<256, GROUPS>());
-    return launch(holder<128, GROUPS>());
+    enum { MOST = 8 / ARRAYS };
+    if (count > 512 * 4 * MOST) return launch(holder<1024, MOST, ARRAYS>());
+    if (count > 512 * 4 * 4) return launch(holder<512, MOST, ARRAYS>());
+    if (count > 512 * 4 * 2) return launch(holder<512, 4, ARRAYS>());
+    if (count > 256 * 4 * 2) return launch(holder<512, 2, ARRAYS>());
+    if (count > 128 * 4 * 2) return launch(holder<256, 2, ARRAYS>());
+    return launch(holder<128, 2, ARRAYS>());
 }
 
 /* Return how many blocks of the kernel run simultaneously, at most `most`. */

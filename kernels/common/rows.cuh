@@ -14,7 +14,7 @@
 enum { WARP = 32, WARPS = THREADS / WARP };
 
 /* Return to every lane the sum over the warp's lanes, added in a tree. */
-static __device__ __forceinline__ float add_lanes(float value) {
+template <class T> static __device__ __forceinline__ T add_lanes(T value) {
     for (int distance = WARP / 2; distance > 0; distance /= 2)
         value += __shfl_xor_sync(0xffffffff, value, distance);
     return value;
@@ -52,20 +52,38 @@ template <bool WIDE> struct sharer {
     __device__ __forceinline__ unsigned count_groups(unsigned count) const {
         return CEIL_DIV(count, 4 * width);
     }
-    /* Load group j of x; numbers at or past `count` are `other`. */
+    /* Return how many of `count` numbers this thread's warp has in `groups`
+     * groups. */
+    __device__ __forceinline__ unsigned count_warp(unsigned groups,
+                                                   unsigned count) const {
+        const unsigned together = WIDE ? 4 : 1, step = together * WARP;
+        unsigned found = 0;
+#pragma unroll
+        for (unsigned j = 0; j < groups * 4 / together; j++) {
+            const unsigned first = together * (j * width + own / WARP * WARP);
+            found += first < count ? min(count - first, step) : 0;
+        }
+        return found;
+    }
+    /* Load group j of x; numbers at or past `count` are `other`. CONSTANT: no
+     * thread writes x, so that the compiler may move the load ahead of
+     * stores. */
+    template <bool CONSTANT = false>
     __device__ __forceinline__ four load(const float *x, unsigned j,
                                          unsigned count, float other) const {
         four v = {other, other, other, other};
         if (WIDE) {
             const size_t i = find(j, 0);
             if (i < count) {
-                const float4 wide = *(const float4 *)(x + i);
+                const float4 *const at = (const float4 *)(x + i);
+                const float4 wide = CONSTANT ? __ldg(at) : *at;
                 v = {wide.x, wide.y, wide.z, wide.w};
             }
         } else {
 #pragma unroll
             for (int k = 0; k < 4; k++)
-                if (find(j, k) < count) v.at[k] = x[find(j, k)];
+                if (find(j, k) < count)
+                    v.at[k] = CONSTANT ? __ldg(x + find(j, k)) : x[find(j, k)];
         }
         return v;
     }

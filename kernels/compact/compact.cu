@@ -18,9 +18,11 @@ WEFT_RUNGS({"compact", "reference", "plain C, compressed in the cache", "fp32",
            {"compact", "three_kernels", "count, scan the counts, scatter",
             "fp32", EVERYWHERE, 0},
            {"compact", "look_back", "one pass: tiles look back for their place",
-            "fp32", EVERYWHERE, 0});
+            "fp32", EVERYWHERE, 0},
+           {"compact", "bulk", "the same, and tiles arrive while others wait",
+            "fp32", EVERYWHERE, 90});
 
-enum { REFERENCE, ATOMIC, BALLOT, THREE_KERNELS, LOOK_BACK };
+enum { REFERENCE, ATOMIC, BALLOT, THREE_KERNELS, LOOK_BACK, BULK };
 
 int weft_compact(int rung, float *y, int64_t *kept, const float *x,
                  size_t count, float threshold, weft_stream stream) {
@@ -39,6 +41,7 @@ int weft_compact(int rung, float *y, int64_t *kept, const float *x,
     case BALLOT: return compact_ballot(&c);
     case THREE_KERNELS: return compact_three_kernels(&c);
     case LOOK_BACK: return compact_look_back(&c);
+    case BULK: return compact_bulk(&c);
     }
     return WEFT_OK;
 }

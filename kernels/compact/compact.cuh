@@ -7,6 +7,9 @@
 #define WEFT_COMPACT_CUH
 #include "common/internal.cuh"
 
+#include <math.h>
+#include <stdint.h>
+
 #include "common/rows.cuh"
 #include "common/scans.cuh"
 #include "common/scratch.cuh"
@@ -26,6 +29,7 @@ int compact_atomic(const struct compaction *c);
 int compact_ballot(const struct compaction *c);
 int compact_three_kernels(const struct compaction *c);
 int compact_look_back(const struct compaction *c);
+int compact_bulk(const struct compaction *c);
 
 /* An index of y, in the type of CUDA's atomic additions of 64 bits. */
 typedef unsigned long long place;
@@ -37,6 +41,22 @@ enum { ITEMS = 16, TILE = ITEMS * THREADS };
 /* Return where the warp's part of tile `tile` begins in x. */
 static __device__ __forceinline__ size_t find_part(size_t tile) {
     return tile * TILE + threadIdx.x / WARP * (ITEMS * WARP);
+}
+
+/* Return numbers i to i + 3 of x, and NaN, which is never kept, past its end.
+ * `aligned`: whether x begins at a multiple of 16 bytes, as i does. */
+static __device__ __forceinline__ four load_four(const float *x, size_t i,
+                                                 size_t count, bool aligned) {
+    four v = {NAN, NAN, NAN, NAN};
+    if (aligned && i + 4 <= count) {
+        const float4 wide = *(const float4 *)(x + i);
+        v = {wide.x, wide.y, wide.z, wide.w};
+    } else {
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            if (i + k < count) v.at[k] = x[i + k];
+    }
+    return v;
 }
 
 #endif

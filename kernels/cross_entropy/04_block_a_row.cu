@@ -17,7 +17,8 @@ static __global__ void score_by_block(float *prob, const float *logits,
     const sharer<WIDE> thread = {threadIdx.x, THREADS};
     const size_t row = blockIdx.x;
     const float *const x = logits + row * classes;
-    const pair found = merge_threads(read_online(thread, x, classes), pairs_s);
+    const pair found =
+        merge_warps(merge_lanes(read_online(thread, x, classes)), pairs_s);
     soften_again(thread, prob + row * classes, x, classes, found);
     if (threadIdx.x == 0) losses.store(row, x, found);
 }

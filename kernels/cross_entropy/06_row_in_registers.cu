@@ -1,8 +1,8 @@
 /* 06_row_in_registers.cu -- cross_entropy, rung 6: the row stays in registers.
  *
- * Idea:    a thread keeps up to 16 logits, and a block has just enough threads
+ * Idea:    a thread keeps up to 32 logits, and a block has just enough threads
  *          for its row. All loads of a row are in flight at the same time.
- * Limit:   rows of more than 16,384 logits, which rung 5 computes. Rung 7 joins
+ * Limit:   rows of more than 32,768 logits, which rung 5 computes. Rung 7 joins
  *          the registers of several blocks.
  * Error:   the sum is added in a tree over the block.
  * Lesson:  notebooks/09b_rows.ipynb */
@@ -25,8 +25,8 @@ static __global__ void __launch_bounds__(Holder::width, Holder::blocks)
 }
 
 int cross_entropy_registers(const scoring *s) {
-    if (s->classes > count_held(GROUPS)) return cross_entropy_split(s);
-    return launch_holder<GROUPS>(s->classes, [&](auto holder) {
+    if (s->classes > count_held(1)) return cross_entropy_split(s);
+    return launch_holder<1>(s->classes, [&](auto holder) {
         using Holder = decltype(holder);
         const auto kernel =
             s->is_wide() ? score_row<true, Holder> : score_row<false, Holder>;

@@ -52,7 +52,7 @@ enum {
 };
 
 /* The longest rows, in logits, of the rungs that keep one on the chip. */
-enum { IN_WARP = 1024, IN_BLOCK = 16384, IN_CLUSTER = 16 * IN_BLOCK };
+enum { IN_WARP = 1024, IN_BLOCK = 32768, IN_CLUSTER = 8 * IN_BLOCK };
 
 /* Return the rung for a shape. Several blocks without a cluster share a row
  * that is too long for the others, or each of a few rows. */

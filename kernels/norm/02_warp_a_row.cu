@@ -9,9 +9,9 @@
  * Prediction: up to 1024 columns, one read and one write: the floor.
  * Limit:      a warp has few loads in flight for a long row, and reads it
  *             twice. Rung 3 assigns it to a block. */
-#include "norm.cuh"
+#include "in_registers.cuh"
 
-enum { PER_WARP = 4 * WARP, SECTOR = 8 }; // floats
+enum { MOST = 1024, PER_WARP = 4 * WARP, SECTOR = 8 }; // floats
 
 template <bool CENTRED, bool WIDE, int GROUPS>
 static __global__ void __launch_bounds__(THREADS)
@@ -76,28 +76,16 @@ static __global__ void normalize_by_warp(normal n, unsigned) {
     if (lane.own == 0) keep_moments(n, row, all.mean, rstd);
 }
 
+/* Differentiate rows of up to GROUPS * PER_WARP numbers. */
 template <bool CENTRED, bool WIDE, int GROUPS>
 static __global__ void __launch_bounds__(THREADS)
     differentiate_in_registers(normal_backward n) {
     const size_t row = (size_t)blockIdx.x * WARPS + threadIdx.x / WARP;
     if (row >= n.rows) return;
-    const sharer<WIDE> lane = {threadIdx.x % WARP, WARP};
-    four g[GROUPS], xhat[GROUPS];
-    slopes sums = {0.0f, 0.0f};
-#pragma unroll
-    for (int j = 0; j < GROUPS; j++)
-        load_both(n, lane, row, row * n.cols, j, &g[j], &xhat[j]);
-#pragma unroll
-    for (int j = 0; j < GROUPS; j++) {
-        sums.plain += add_four(g[j]);
-        sums.scaled += dot_four(g[j], xhat[j]);
-    }
+    held_backward<WIDE, GROUPS> own(n, {threadIdx.x % WARP, WARP});
+    slopes sums = own.load(row, row * n.cols);
     sums = {add_lanes(sums.plain), add_lanes(sums.scaled)};
-    const slopes means = find_means<CENTRED>(sums, n.cols);
-#pragma unroll
-    for (int j = 0; j < GROUPS; j++)
-        store_gradient(n, lane, row * n.cols, j,
-                       slope_four(g[j], xhat[j], means, n.rstd[row]));
+    own.store(row, row * n.cols, find_means<CENTRED>(sums, n.cols));
 }
 
 template <bool CENTRED, bool WIDE>
@@ -124,7 +112,7 @@ static __global__ void differentiate_by_warp(normal_backward n) {
 
 /* Select the kernel for rows of `cols` numbers. */
 template <bool CENTRED, bool WIDE> static auto select_normalize(unsigned cols) {
-    if (cols > IN_REGISTERS) return normalize_by_warp<CENTRED, WIDE>;
+    if (cols > MOST) return normalize_by_warp<CENTRED, WIDE>;
     if (cols > 4 * PER_WARP) return normalize_in_registers<CENTRED, WIDE, 8>;
     if (cols > 2 * PER_WARP) return normalize_in_registers<CENTRED, WIDE, 4>;
     if (cols > PER_WARP) return normalize_in_registers<CENTRED, WIDE, 2>;
@@ -133,7 +121,7 @@ template <bool CENTRED, bool WIDE> static auto select_normalize(unsigned cols) {
 
 template <bool CENTRED, bool WIDE>
 static auto select_differentiate(unsigned cols) {
-    if (cols > IN_REGISTERS) return differentiate_by_warp<CENTRED, WIDE>;
+    if (cols > MOST) return differentiate_by_warp<CENTRED, WIDE>;
     if (cols > 4 * PER_WARP)
         return differentiate_in_registers<CENTRED, WIDE, 8>;
     if (cols > 2 * PER_WARP)
@@ -148,7 +136,7 @@ static int launch(const normal &n, cudaStream_t stream) {
                             ? select_normalize<CENTRED, true>(n.cols)
                             : select_normalize<CENTRED, false>(n.cols);
     const unsigned all = CEIL_DIV(n.rows, WARPS);
-    const unsigned blocks = n.cols > IN_REGISTERS ? all : count_busy(all);
+    const unsigned blocks = n.cols > MOST ? all : count_busy(all);
     const unsigned batch = n.rows / blocks >= SECTOR * WARPS ? SECTOR : 1;
     kernel<<<blocks, THREADS, 0, stream>>>(n, batch);
     WEFT_LAUNCHED(normalize_by_warp);

@@ -19,7 +19,7 @@ static __global__ void normalize_by_block(normal n) {
         all = merge<CENTRED>(
             all, find_moments<CENTRED>(load_row(n, thread, first, j), thread, j,
                                        n.cols));
-    all = merge_threads<CENTRED>(all, all_s);
+    all = merge_warps<CENTRED>(merge_lanes<CENTRED>(all), all_s);
     const float rstd = find_rstd(n, all.squares);
     for (unsigned j = 0; j < groups; j++)
         thread.store(

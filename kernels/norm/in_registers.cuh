@@ -1,96 +1,95 @@
-/* in_registers.cuh -- rows, or slices of rows, that a block keeps in
+/* in_registers.cuh -- a row, or a slice of one, that a warp or a block keeps in
  * registers. */
 #ifndef WEFT_NORM_IN_REGISTERS_CUH
 #define WEFT_NORM_IN_REGISTERS_CUH
 #include "../common/registers.cuh"
 #include "norm.cuh"
 
-/* Return how many blocks a multiprocessor runs in the forward pass. A thread
- * has up to 64 registers, since it also keeps weight and bias. */
-template <class Holder> constexpr int count_roomy() {
-    return Holder::width > THREADS_PER_SM / 2
-               ? 1
-               : THREADS_PER_SM / 2 / Holder::width;
-}
-
-/* A thread's share in the forward pass: those numbers of n, whose rows are
- * n.cols numbers long or slices of that length. */
-template <bool CENTRED, bool WIDE, class Holder> struct held {
+/* A thread's share in the forward pass, GROUPS groups of four: of the `count`
+ * numbers of each row that begin at column `start`. Weight and bias are read
+ * for every row, from a cache, after the row's moments are known. They would
+ * fill twice as many registers as the row. */
+template <bool CENTRED, bool WIDE, int GROUPS> struct held {
     const normal &n;
-    sharer<WIDE> thread = {threadIdx.x, Holder::width};
-    four own[Holder::groups], weight[Holder::groups], bias[Holder::groups];
+    sharer<WIDE> thread;
+    unsigned start, count;
+    four own[GROUPS];
 
-    __device__ __forceinline__ held(const normal &n_) : n(n_) {
-#pragma unroll
-        for (int j = 0; j < Holder::groups; j++) {
-            weight[j] = load_scale(n.weight, thread, j, n.cols, 1.0f);
-            bias[j] =
-                load_scale(CENTRED ? n.bias : NULL, thread, j, n.cols, 0.0f);
-        }
-    }
+    __device__ __forceinline__ held(const normal &n_, sharer<WIDE> thread_,
+                                    unsigned start_, unsigned count_)
+        : n(n_), thread(thread_), start(start_), count(count_) {}
+
     /* Add the residual, and store the sums. All loads come first, since the
      * compiler moves no load ahead of a store. */
     __device__ __forceinline__ void add_residual(size_t first) {
-        four other[Holder::groups];
+        four other[GROUPS];
 #pragma unroll
-        for (int j = 0; j < Holder::groups; j++)
-            other[j] = thread.load(n.residual + first, j, n.cols, 0.0f);
+        for (int j = 0; j < GROUPS; j++)
+            other[j] = thread.load(n.residual + first, j, count, 0.0f);
 #pragma unroll
-        for (int j = 0; j < Holder::groups; j++) {
+        for (int j = 0; j < GROUPS; j++) {
 #pragma unroll
             for (int k = 0; k < 4; k++) own[j].at[k] += other[j].at[k];
-            thread.store(n.total + first, j, n.cols, own[j]);
+            thread.store(n.total + first, j, count, own[j]);
         }
     }
-    /* Load the row that begins at element `first`, and return the sum of this
-     * thread's numbers, 0 in rmsnorm. */
-    __device__ __forceinline__ float load(size_t first) {
-        float sum = 0.0f;
+    /* Load numbers of a row. Return the moments of this warp's numbers, whose
+     * distances are those from their own mean. */
+    __device__ __forceinline__ moments load(size_t row) {
+        const size_t first = row * n.cols + start;
+        moments warp = {};
 #pragma unroll
-        for (int j = 0; j < Holder::groups; j++)
-            own[j] = thread.load(n.x + first, j, n.cols, 0.0f);
+        for (int j = 0; j < GROUPS; j++)
+            own[j] = thread.load(n.x + first, j, count, 0.0f);
         if (n.residual) add_residual(first);
+        if (CENTRED) {
 #pragma unroll
-        for (int j = 0; CENTRED && j < Holder::groups; j++)
-            sum += add_four(own[j]);
-        return sum;
+            for (int j = 0; j < GROUPS; j++) warp.mean += add_four(own[j]);
+            warp.count = (float)thread.count_warp(GROUPS, count);
+            warp.mean = add_lanes(warp.mean) / fmaxf(warp.count, 1.0f);
+        }
+#pragma unroll
+        for (int j = 0; j < GROUPS; j++)
+            warp.squares +=
+                add_squares<CENTRED>(own[j], warp.mean, thread, j, count);
+        warp.squares = add_lanes(warp.squares);
+        return warp;
     }
-    /* Return the sum of the squares of this thread's distances from the
-     * mean. */
-    __device__ __forceinline__ float add_distances(float mean) {
-        float sum = 0.0f;
-#pragma unroll
-        for (int j = 0; j < Holder::groups; j++)
-            sum += add_squares<CENTRED>(own[j], mean, thread, j, n.cols);
-        return sum;
+    __device__ __forceinline__ four load_constant(const float *scale,
+                                                  unsigned j, float other) {
+        return scale
+                   ? thread.template load<true>(scale + start, j, count, other)
+                   : four{other, other, other, other};
     }
-    __device__ __forceinline__ void store(size_t first, float mean,
-                                          float rstd) {
+    __device__ __forceinline__ void store(size_t row, float mean, float rstd) {
+        const size_t first = row * n.cols + start;
 #pragma unroll
-        for (int j = 0; j < Holder::groups; j++)
-            thread.store(
-                n.y + first, j, n.cols,
-                normalize_four(own[j], mean, rstd, weight[j], bias[j]));
+        for (int j = 0; j < GROUPS; j++)
+            thread.store(n.y + first, j, count,
+                         normalize_four(own[j], mean, rstd,
+                                        load_constant(n.weight, j, 1.0f),
+                                        load_constant(n.bias, j, 0.0f)));
     }
 };
 
 /* A thread's share in the backward pass: g and xhat. */
-template <bool WIDE, class Holder> struct held_backward {
+template <bool WIDE, int GROUPS> struct held_backward {
     const normal_backward &n;
-    sharer<WIDE> thread = {threadIdx.x, Holder::width};
-    four g[Holder::groups], xhat[Holder::groups];
+    sharer<WIDE> thread;
+    four g[GROUPS], xhat[GROUPS];
 
-    __device__ __forceinline__ held_backward(const normal_backward &n_)
-        : n(n_) {}
+    __device__ __forceinline__ held_backward(const normal_backward &n_,
+                                             sharer<WIDE> thread_)
+        : n(n_), thread(thread_) {}
 
     /* Load a row's numbers, and return the sums of those of this thread. */
     __device__ __forceinline__ slopes load(size_t row, size_t first) {
         slopes sums = {0.0f, 0.0f};
 #pragma unroll
-        for (int j = 0; j < Holder::groups; j++)
+        for (int j = 0; j < GROUPS; j++)
             load_both(n, thread, row, first, j, &g[j], &xhat[j]);
 #pragma unroll
-        for (int j = 0; j < Holder::groups; j++) {
+        for (int j = 0; j < GROUPS; j++) {
             sums.plain += add_four(g[j]);
             sums.scaled += dot_four(g[j], xhat[j]);
         }
@@ -99,7 +98,7 @@ template <bool WIDE, class Holder> struct held_backward {
     __device__ __forceinline__ void store(size_t row, size_t first,
                                           slopes means) {
 #pragma unroll
-        for (int j = 0; j < Holder::groups; j++)
+        for (int j = 0; j < GROUPS; j++)
             store_gradient(n, thread, first, j,
                            slope_four(g[j], xhat[j], means, n.rstd[row]));
     }

@@ -3,16 +3,16 @@
 #include "../common/split.cuh"
 #include "norm.cuh"
 
-/* The longest rows, in numbers, of the fastest rung on an H200: up to IN_BLOCK,
- * a row fits in a block's registers. A cluster has up to 16 such blocks. Where
- * a rung keeps two arrays, its rows are half as long. */
-enum { IN_BLOCK = 16384, IN_CLUSTER = 16 * IN_BLOCK };
+/* The longest rows, in numbers, of the fastest rung on an H200: in the
+ * registers of a warp, a block or a cluster. Where a rung keeps two arrays, the
+ * rows of a block and of a cluster are half as long. */
+enum { IN_WARP = 512, IN_BLOCK = 32768, IN_CLUSTER = 8 * IN_BLOCK };
 
 /* Return the fastest rung whose blocks keep a row in registers, or NORM_TUNED
  * if the row is too long. `arrays` of rows are kept. */
 static int choose_registers(unsigned cols, unsigned arrays) {
     const bool clusters = count_cluster() > 1;
-    if (cols <= IN_REGISTERS) return NORM_WARP_A_ROW;
+    if (cols <= IN_WARP * arrays) return NORM_WARP_A_ROW;
     if (cols <= IN_BLOCK / arrays) return NORM_ROW_IN_REGISTERS;
     if (clusters && cols <= IN_CLUSTER / arrays) return NORM_CLUSTER_A_ROW;
     return NORM_TUNED;

@@ -82,8 +82,6 @@ int norm_cluster_a_row_backward(const char *op, const normal_backward &n,
 /* Compute dweight and dbias, unless both are NULL. */
 int norm_weights(const char *op, const normal_backward &n, cudaStream_t stream);
 
-enum { IN_REGISTERS = 1024 }; // numbers of a row that a warp's registers hold
-
 /* ---- moments ------------------------------------------------------------- */
 
 /* Count of numbers so far, their mean, and the sum of squared distances from
@@ -105,31 +103,30 @@ static __device__ __forceinline__ moments merge(moments a, moments b) {
     return all;
 }
 
+/* Return to every lane the merged moments of the warp's lanes: those of the
+ * means, each with its count, and the lanes' own squares. */
 template <bool CENTRED>
-static __device__ __forceinline__ moments merge_lanes(moments value) {
-    for (int distance = WARP / 2; distance > 0; distance /= 2) {
-        const moments other = {
-            __shfl_xor_sync(0xffffffff, value.count, distance),
-            __shfl_xor_sync(0xffffffff, value.mean, distance),
-            __shfl_xor_sync(0xffffffff, value.squares, distance)};
-        // Both lanes merge in the same order, so both have the same bits.
-        const bool upper = threadIdx.x & distance;
-        value =
-            upper ? merge<CENTRED>(other, value) : merge<CENTRED>(value, other);
+static __device__ __forceinline__ moments merge_lanes(moments own) {
+    moments all = {};
+    if (CENTRED) {
+        all.count = add_lanes(own.count);
+        all.mean = add_lanes(own.count * own.mean) / fmaxf(all.count, 1.0f);
+        const float distance = own.mean - all.mean;
+        own.squares += own.count * distance * distance;
     }
-    return value;
+    all.squares = add_lanes(own.squares);
+    return all;
 }
 
-/* Return to each thread the merged moments of its block of THREADS threads. */
-template <bool CENTRED>
-static __device__ __forceinline__ moments merge_threads(moments value,
-                                                        moments all_s[WARPS]) {
+/* Return to each thread the merged moments of the COUNT warps of its block. The
+ * next call needs other memory. */
+template <bool CENTRED, int COUNT>
+static __device__ __forceinline__ moments merge_warps(moments warp,
+                                                      moments (&all_s)[COUNT]) {
     const int lane = threadIdx.x % WARP;
-    value = merge_lanes<CENTRED>(value);
-    __syncthreads(); // no thread uses the moments of an earlier call
-    if (lane == 0) all_s[threadIdx.x / WARP] = value;
+    if (lane == 0) all_s[threadIdx.x / WARP] = warp;
     __syncthreads(); // the moments of all warps are stored
-    return merge_lanes<CENTRED>(lane < WARPS ? all_s[lane] : moments{});
+    return merge_lanes<CENTRED>(lane < COUNT ? all_s[lane] : moments{});
 }
 
 /* ---- rows ---------------------------------------------------------------- */

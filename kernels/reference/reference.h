@@ -59,6 +59,12 @@ int relu_reference(float *y, const float *x, size_t count);
 int relu_reference_backward(float *dx, const float *dy, const float *y,
                             size_t count);
 
+int polynomial_reference(float *y, const float *x, size_t count, float a0,
+                         float a1, float a2, float a3);
+
+int polynomial_reference_backward(float *dx, const float *dy, const float *x,
+                                  size_t count, float a1, float a2, float a3);
+
 int copy_reference(float *y, const float *x, size_t count);
 
 int transpose_reference(float *y, const float *x, int rows, int cols);

@@ -1,94 +1,92 @@
-/* 11_bulk.cu -- scan, rung 11: a tile waits in shared memory.
+/* 11_bulk.cu -- scan, rung 11: tiles arrive while others wait.
  *
- * Before:     a block of rung 10 holds its tile in registers, from the first
- *             load until all earlier tiles are summed up.
- * Idea:       one thread requests the tile of 64 KB with cp.async.bulk. The
- *             block adds it up, waits for the tiles before it, and only then
- *             scans it, row by row, straight to memory. So a tile waits in
- *             shared memory, where there is room for three per multiprocessor.
- * Prediction: with 192 KB in flight instead of 128 KB, the waits cost less.
- *             A pass without them takes 535 us for 2^28 numbers on an H200,
- *             where a copy takes 510. The waits add 100.
- * Limit:      a tile holds its memory while it waits: 3 us of 15. The rung
- *             needs compute capability 9.0. If addresses are no multiples of
- *             16, and for the last tile, all threads load. */
+ * Before:     a block of rung 10 holds its tile from the first load until all
+ *             earlier tiles are summed up. While it waits, it loads nothing.
+ * Idea:       a block per multiprocessor handles tiles of 64 KB in a ring of
+ *             three slots (common/tile_ring.cuh). One thread requests them with
+ *             cp.async.bulk. Some warps add a tile when it arrives, one adds
+ *             the sums of earlier tiles, and 16 scan and store it. The slot is
+ *             free again when these have the tile in registers.
+ * Prediction: a pass without waits takes 540 us for 2^28 numbers on an H200,
+ *             where a copy takes 506. The ring hides most of the other 170 us
+ *             of rung 10.
+ * Limit:      the memory. The rung needs compute capability 9.0. If addresses
+ *             are no multiples of 16, and for the last tile, threads load.
+ * Error:      the numbers of a tile, and the 128 tiles of a section, add up in
+ *             trees; sections one after the other. So the last sum's error
+ *             grows with the count divided by 2^21. */
 #include "scan.cuh"
 
-#include "common/hopper.cuh"
-#include "common/tile_tree.cuh"
+#include "common/tile_ring.cuh"
 
-enum { ROWS = 16 };
-typedef fours<ROWS> tile_shape;
+struct scan_work {
+    scanning s;
 
-/* Request a tile, or load it if no bulk copy can. Thread 0 has initialised
- * `arrived`. */
-static __device__ __forceinline__ void
-fetch_tile(four *tile_s, mbarrier *arrived, const scanning &s, unsigned tile) {
-    const size_t first = tile_shape::find_start(s, tile);
-    const unsigned bytes = tile_shape::NUMBERS * sizeof(float);
-    if (!tile_shape::is_whole(s, tile)) {
-        for (unsigned i = threadIdx.x; i < tile_shape::GROUPS; i += THREADS)
-            tile_s[i] = load_four(s, first + 4 * i);
-        __syncthreads(); // the tile is stored
-        return;
+    __device__ __forceinline__ size_t find_start(unsigned tile) const {
+        const size_t all = CEIL_DIV(s.count, (size_t)RING_NUMBERS);
+        return (s.reverse ? all - 1 - tile : tile) * RING_NUMBERS;
     }
-    if (threadIdx.x == 0) {
-        mbarrier_expect(arrived, bytes);
-        bulk_load(tile_s, s.x + first, arrived, bytes);
+    __device__ __forceinline__ const float *find(unsigned tile) const {
+        return s.x + find_start(tile);
     }
-    mbarrier_wait(arrived, 0);
-}
-
-/* Return the group of four of a row, with the numbers in the scan's order. */
-static __device__ __forceinline__ four get_four(const four *tile_s,
-                                                const scanning &s, int row) {
-    const unsigned own = tile_shape::find_own(row);
-    if (!s.reverse) return tile_s[own];
-    return swap_four(tile_s[tile_shape::GROUPS - 1 - own]);
-}
-
-/* Scan the tile in shared memory and store the sums; `sum` is the sum of all
- * numbers before the warp's. */
-static __device__ __forceinline__ void
-finish_tile(const four *tile_s, const scanning &s, unsigned tile, float sum) {
-#pragma unroll 4
-    for (int row = 0; row < ROWS; row++) {
-        four v = get_four(tile_s, s, row);
-        for (int k = 1; k < 4; k++) v.at[k] += v.at[k - 1];
-        const float upto = scan_lanes(v.at[3]);
-        const size_t i = 4 * tile_shape::find(s, tile, row);
-        store_sums(s, i, sum + shift_lanes(upto, 1), v);
-        sum += __shfl_sync(0xffffffff, upto, WARP - 1);
+    __device__ __forceinline__ bool is_whole(unsigned tile) const {
+        return is_aligned(s) && find_start(tile) + RING_NUMBERS <= s.count;
     }
-}
-
-static __global__ void __launch_bounds__(THREADS, 3)
-    scan_in_shared(scanning s, tile_tree<float> tree) {
-    extern __shared__ __align__(128) float4 memory_s[];
-    four *const tile_s = (four *)memory_s;
-    __shared__ room room_s;
-    __shared__ mbarrier arrived_s;
-    if (threadIdx.x == 0) {
-        mbarrier_init(&arrived_s, 1);
-        fence_barrier_init();
+    __device__ __forceinline__ unsigned find_own(unsigned own) const {
+        return s.reverse ? RING_FOURS - 1 - own : own;
     }
-    const unsigned tile = tree.tiles.take_tile(&room_s.tile);
-    fetch_tile(tile_s, &arrived_s, s, tile);
-    float own = 0.0f, total;
+    __device__ __forceinline__ four put_in_order(four v) const {
+        return s.reverse ? swap_four(v) : v;
+    }
+    __device__ __forceinline__ four load(unsigned tile, unsigned own) const {
+        return put_in_order(load_four(s, find_start(tile) + 4 * own));
+    }
+    static __device__ __forceinline__ float add(four v) { return add_four(v); }
+
+    /* Scan and store part `part` of each tile. */
+    __device__ __forceinline__ void finish(tile_ring<float> *ring_s,
+                                           char *slots_s, unsigned tiles,
+                                           unsigned part) const {
+        for (ring_place p;; p.advance()) {
+            const unsigned tile = ring_s->wait_tile(p);
+            if (tile >= tiles) return;
+            four v[RING_ROWS];
+            float before[RING_ROWS], sum = 0.0f; // of the part's earlier rows
 #pragma unroll
-    for (int row = 0; row < ROWS; row++)
-        own += add_four(get_four(tile_s, s, row));
-    const float before = add_earlier_warps(add_lanes(own), room_s.sums, &total);
-    if (threadIdx.x < WARP) {
-        const float earlier = tree.find(tile, total);
-        if (threadIdx.x == 0) room_s.earlier = earlier;
+            for (int row = 0; row < RING_ROWS; row++)
+                v[row] =
+                    get_four(*this, find_slot(slots_s, p), tile, part, row);
+            ring_s->wait_added(p);
+            ring_s->free_slot(p);
+#pragma unroll
+            for (int row = 0; row < RING_ROWS; row++) {
+                for (int k = 1; k < 4; k++) v[row].at[k] += v[row].at[k - 1];
+                const float upto = scan_lanes(v[row].at[3]);
+                before[row] = sum + shift_lanes(upto, 1);
+                sum += __shfl_sync(0xffffffff, upto, WARP - 1);
+            }
+            const float parts = ring_s->add_parts(p, part),
+                        earlier = ring_s->wait_before(p) + parts;
+#pragma unroll
+            for (int row = 0; row < RING_ROWS; row++) {
+                const unsigned own = find_own((part * RING_ROWS + row) * WARP +
+                                              threadIdx.x % WARP);
+                store_sums(s, find_start(tile) + 4 * own, earlier + before[row],
+                           v[row]);
+            }
+        }
     }
-    __syncthreads(); // the sum of all earlier tiles is stored
-    finish_tile(tile_s, s, tile, room_s.earlier + before);
+};
+
+static __global__ void __launch_bounds__(RING_THREADS)
+    scan_ring(scanning s, chain<float> c, unsigned tiles) {
+    extern __shared__ __align__(128) char slots_s[];
+    __shared__ tile_ring<float> ring_s;
+    const scan_work work = {s};
+    run_ring(&ring_s, slots_s, work, c, tiles);
 }
 
 int scan_bulk(const struct scanning *s) {
     if (s->count < SCAN_LONG) return scan_fixed_order(s);
-    return scan_in_one<tile_shape>(s, "scan_in_shared", scan_in_shared,
-                                   tile_shape::NUMBERS * sizeof(float));
+    return launch_ring("scan", "scan_ring", *s, scan_ring);
 }

@@ -31,8 +31,8 @@ WEFT_RUNGS({"scan", "reference",
             EVERYWHERE, 0},
            {"scan", "fixed_order", "a tree of tiles: always the same bits",
             "fp32", EVERYWHERE, 0},
-           {"scan", "bulk", "the same, and tiles wait in shared memory", "fp32",
-            EVERYWHERE, 90});
+           {"scan", "bulk", "the same, and tiles arrive while others wait",
+            "fp32", EVERYWHERE, 90});
 
 enum {
     REFERENCE,

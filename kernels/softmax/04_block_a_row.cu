@@ -17,7 +17,7 @@ static __global__ void soften_by_block(float *y, const float *x,
     const sharer<WIDE> thread = {threadIdx.x, THREADS};
     const size_t first = (size_t)blockIdx.x * cols;
     const pair found =
-        merge_threads(read_online(thread, x + first, cols), pairs_s);
+        merge_warps(merge_lanes(read_online(thread, x + first, cols)), pairs_s);
     soften_again(thread, y + first, x + first, cols, found);
 }
 

@@ -3,12 +3,13 @@
  * Before:     with rows of 64 KB in shared memory, three blocks of rung 5 fit
  *             on a multiprocessor. Often all of them wait at a barrier.
  * Idea:       the registers of a multiprocessor have 256 KB. A thread keeps up
- *             to 16 numbers, and a block has 128 to 1024 threads, just enough
+ *             to 32 numbers, and a block has 128 to 1024 threads, just enough
  *             for its row. All loads of a row are in flight at the same time.
- * Prediction: one read and one write of up to 16,384 numbers, at the rate of a
- *             copy. Backward, dy and y share the registers: 8192.
+ * Prediction: one read and one write of up to 32,768 numbers, at the rate of a
+ *             copy. Backward, dy and y share the registers: 16,384.
  * Limit:      longer rows, which rung 5 computes, and fewer rows than
- *             multiprocessors. Rung 8 joins the registers of several blocks. */
+ *             multiprocessors. Rung 8 joins the registers of several blocks.
+ * Error:      the sum is added in a tree over the block. */
 #include "in_registers.cuh"
 
 template <bool WIDE, class Holder>
@@ -35,8 +36,8 @@ static __global__ void __launch_bounds__(Holder::width, Holder::blocks)
 }
 
 int softmax_registers(const struct softening *s) {
-    if (s->cols > count_held(GROUPS)) return softmax_shared(s);
-    return launch_holder<GROUPS>(s->cols, [&](auto holder) {
+    if (s->cols > count_held(1)) return softmax_shared(s);
+    return launch_holder<1>(s->cols, [&](auto holder) {
         using Holder = decltype(holder);
         const auto kernel = rows_are_aligned(s->y, s->x, s->x, s->cols)
                                 ? soften_row<true, Holder>
@@ -48,8 +49,8 @@ int softmax_registers(const struct softening *s) {
 }
 
 int softmax_registers_backward(const struct differentiation *d) {
-    if (d->cols > count_held(GROUPS_OF_BOTH)) return softmax_shared_backward(d);
-    return launch_holder<GROUPS_OF_BOTH>(d->cols, [&](auto holder) {
+    if (d->cols > count_held(2)) return softmax_shared_backward(d);
+    return launch_holder<2>(d->cols, [&](auto holder) {
         using Holder = decltype(holder);
         const auto kernel = rows_are_aligned(d->dx, d->dy, d->y, d->cols)
                                 ? differentiate_row<true, Holder>

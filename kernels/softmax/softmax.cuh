@@ -60,9 +60,7 @@ static __device__ __forceinline__ float shrink(float x, float most) {
     return x == most ? 1.0f : expf(x - most);
 }
 
-/* Merge two pairs. merge(a, b) and merge(b, a) have the same bits, even where
- * the compiler fuses the product and the addition: lanes merge each other's
- * pairs, and all of them need the same result. */
+/* Merge two pairs. */
 static __device__ __forceinline__ pair merge(pair a, pair b) {
     const pair large = a.most > b.most ? a : b;
     const pair small = a.most > b.most ? b : a;
@@ -75,30 +73,27 @@ static __device__ __forceinline__ float invert(pair row) {
     return 1.0f / (row.sum + (row.most - row.most));
 }
 
-static __device__ __forceinline__ pair merge_lanes(pair value) {
-    for (int distance = WARP / 2; distance > 0; distance /= 2)
-        value =
-            merge(value, {__shfl_xor_sync(0xffffffff, value.most, distance),
-                          __shfl_xor_sync(0xffffffff, value.sum, distance)});
-    return value;
-}
-
 static __device__ __forceinline__ float max_lanes(float value) {
     for (int distance = WARP / 2; distance > 0; distance /= 2)
         value = fmaxf(value, __shfl_xor_sync(0xffffffff, value, distance));
     return value;
 }
 
-/* Return to each thread the merged pair of its block of THREADS threads. The
- * order of the merges is always the same. */
-static __device__ __forceinline__ pair merge_threads(pair value,
-                                                     pair pairs_s[WARPS]) {
+/* Return to every lane the merged pair of the warp's lanes. */
+static __device__ __forceinline__ pair merge_lanes(pair value) {
+    const float most = max_lanes(value.most);
+    return {most, add_lanes(value.sum * shrink(value.most, most))};
+}
+
+/* Return to each thread the merged pair of the COUNT warps of its block. The
+ * order is always the same. The next call needs other memory. */
+template <int COUNT>
+static __device__ __forceinline__ pair merge_warps(pair warp,
+                                                   pair (&pairs_s)[COUNT]) {
     const int lane = threadIdx.x % WARP;
-    value = merge_lanes(value);
-    __syncthreads(); // no thread uses the pairs of an earlier call
-    if (lane == 0) pairs_s[threadIdx.x / WARP] = value;
+    if (lane == 0) pairs_s[threadIdx.x / WARP] = warp;
     __syncthreads(); // the pairs of all warps are stored
-    return merge_lanes(lane < WARPS ? pairs_s[lane] : no_pair());
+    return merge_lanes(lane < COUNT ? pairs_s[lane] : no_pair());
 }
 
 template <int COUNT>

@@ -9,46 +9,7 @@
  *             k (1 + ln(n / k)) are candidates. In ascending order, all are.
  * Limit:      one warp per row, and registers for at most 256 entries: a larger
  *             k uses rung 3. Rung 3 has many blocks per row, and any k. */
-#include "topk.cuh"
-
-/* The best entries of a warp, in order: entry 32 j + i is best[j] of lane i. */
-template <int KEPT> struct heap {
-    entry best[KEPT];
-
-    __device__ __forceinline__ heap() {
-#pragma unroll
-        for (int j = 0; j < KEPT; j++) best[j] = NOTHING;
-    }
-    /* Return the entry at `place`, which is the same in all lanes. */
-    __device__ __forceinline__ entry find(unsigned place) const {
-        entry e = NOTHING;
-#pragma unroll
-        for (unsigned j = 0; j < KEPT;
-             j++) // without an index, all stay in registers
-            e |= place / WARP == j ? best[j] : NOTHING;
-        return __shfl_sync(0xffffffff, e, (int)(place % WARP));
-    }
-    /* Insert an entry, which is the same in all lanes. The last one drops out.
-     */
-    __device__ __forceinline__ void insert(entry e) {
-        const unsigned lane = threadIdx.x % WARP;
-        unsigned better = 0;
-#pragma unroll
-        for (int j = 0; j < KEPT; j++)
-            better += __popc(__ballot_sync(0xffffffff, best[j] > e));
-        entry before = NOTHING; // the last entry of the previous row of lanes
-#pragma unroll
-        for (unsigned j = 0; j < KEPT; j++) {
-            const entry last = __shfl_sync(0xffffffff, best[j], WARP - 1);
-            entry left = __shfl_up_sync(0xffffffff, best[j], 1);
-            if (lane == 0) left = before;
-            const unsigned place = j * WARP + lane;
-            if (place > better) best[j] = left;
-            if (place == better) best[j] = e;
-            before = last;
-        }
-    }
-};
+#include "heap.cuh"
 
 template <int KEPT>
 static __global__ void __launch_bounds__(THREADS)
@@ -62,19 +23,9 @@ static __global__ void __launch_bounds__(THREADS)
     for (size_t first = 0; first < s.cols; first += WARP) {
         const size_t i = first + lane;
         const entry own = i < s.cols ? make_entry(x[i], i) : NOTHING;
-        unsigned votes = __ballot_sync(0xffffffff, own > least);
-        while (votes) {
-            h.insert(__shfl_sync(0xffffffff, own, __ffs(votes) - 1));
-            least = h.find((unsigned)s.k - 1);
-            votes &= votes - 1;
-            votes &= __ballot_sync(0xffffffff, own > least);
-        }
+        h.offer(own, (unsigned)s.k, &least);
     }
-#pragma unroll
-    for (unsigned j = 0; j < KEPT; j++) {
-        const unsigned place = j * WARP + lane;
-        if (place < s.k) write_result(s, row, place, h.best[j]);
-    }
+    h.write(s, row);
 }
 
 int topk_heap(const struct selection *s) {

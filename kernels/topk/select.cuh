@@ -17,9 +17,10 @@ enum search_state { SEARCHING, SETTLED, WRITTEN };
 /* The information so far about a row's k-th largest entry. */
 struct search {
     entry floor;        // its digits so far; the others are 0
-    unsigned wanted;    // number of entries with these digits in the result
+    unsigned above;     // number of entries with larger digits
     unsigned state;     // enum search_state
-    unsigned arrived;   // blocks that have counted in this pass
+    unsigned arrived;   // arrivals of blocks, in all steps
+    unsigned steps;     // steps that the row's blocks have completed
     unsigned collected; // entries of the result that have been found
     // The k-th largest entry is among the candidates in memory, if these are at
     // most `room`; otherwise it may be anywhere in the row.
@@ -50,17 +51,12 @@ struct layout {
     }
 };
 
-/* Return a layout with at least `each` blocks per multiprocessor, unless a
- * block would have fewer than some thousand numbers. */
-static inline layout lay_out(size_t rows, size_t cols, size_t each) {
-#ifdef __CUDACC__
-    const size_t all = (size_t)device_has(cudaDevAttrMultiProcessorCount);
-#else
-    const size_t all = 2; // the same on every machine
-#endif
+/* Divide rows so that `blocks` blocks have work, unless a block would have
+ * fewer than some thousand numbers. */
+static inline layout lay_out(size_t rows, size_t cols, size_t blocks) {
     const size_t most = CEIL_DIV(cols, 16 * THREADS);
-    const size_t wanted = CEIL_DIV(each * all, rows);
-    return {rows, (unsigned)(wanted < most ? wanted : most)};
+    const size_t wanted = max(blocks / rows, (size_t)1);
+    return {rows, (unsigned)min(wanted, most)};
 }
 
 /* Load four numbers of x, starting at a multiple of four. Numbers past its end
@@ -96,61 +92,77 @@ static __device__ __forceinline__ void visit(const source &from,
     }
 }
 
-/* ---- entries that one block selects from --------------------------------- */
-
-enum {
-    MANY = 1024,  // threads of a block that handles a row alone
-    SORTED = 4096 // entries that it sorts in shared memory: 32 KiB
-};
-
-/* Return whether sort_best() succeeds for entries in any order. */
-static inline bool can_sort_best(size_t count, size_t k) {
-    return count <= SORTED ||
-           (k <= MANY && k * CEIL_DIV(count, MANY) <= SORTED);
+/* Count a block's arrival, and return to its threads how many arrivals were
+ * earlier. Whoever arrives later sees what the block has stored. */
+static __device__ __forceinline__ unsigned arrive(unsigned *arrived,
+                                                  unsigned *earlier_s) {
+    __threadfence(); // the results are visible before the arrival
+    __syncthreads(); // all threads have stored theirs
+    if (threadIdx.x == 0) *earlier_s = atomicAdd(arrived, 1u);
+    __syncthreads(); // the count is stored
+    __threadfence(); // the arrivals are read before other blocks' results
+    return *earlier_s;
 }
 
-/* Return the k-th largest of the threads' maxima, which k entries reach. */
-static __device__ __forceinline__ entry raise_floor(entry *kept_s,
-                                                    const entry *entries,
-                                                    unsigned count,
-                                                    unsigned k) {
+/* ---- entries that one block selects from --------------------------------- */
+
+/* Call use(entry) for every `step`-th of `count` entries, starting at `own`,
+ * and with NOTHING for some after the last. Eight loads are in flight. */
+template <class F>
+static __device__ __forceinline__ void visit_every(const entry *entries,
+                                                   unsigned own, unsigned count,
+                                                   unsigned step, F use) {
+    for (; own < count; own += 8 * step) {
+        entry e[8];
+#pragma unroll
+        for (unsigned j = 0; j < 8; j++) {
+            const unsigned i = own + j * step;
+            e[j] = i < count ? entries[i] : NOTHING;
+        }
+#pragma unroll
+        for (unsigned j = 0; j < 8; j++) use(e[j]);
+    }
+}
+
+/* Return the k-th largest of the WIDTH threads' maxima; k entries reach it. */
+template <unsigned WIDTH>
+static __device__ __forceinline__ entry
+raise_floor(entry *kept_s, const entry *entries, unsigned count, unsigned k) {
     entry most = NOTHING;
-    for (unsigned i = threadIdx.x; i < count; i += MANY)
-        most = max(most, entries[i]);
+    visit_every(entries, threadIdx.x, count, WIDTH,
+                [&](entry e) { most = max(most, e); });
     kept_s[threadIdx.x] = most;
     __syncthreads(); // the maxima are stored
-    sort_shared<MANY>(kept_s, MANY, threadIdx.x);
+    sort_shared<WIDTH>(kept_s, WIDTH, threadIdx.x);
     const entry floor = kept_s[k - 1];
     __syncthreads(); // all threads have read it
     return floor;
 }
 
-/* Store the k largest of `count` entries in kept_s, the largest first. All MANY
- * threads of a block call this. It fails, and returns false to all of them, if
- * more than SORTED entries may be among the k largest. */
-static __device__ __forceinline__ bool sort_best(entry kept_s[SORTED],
-                                                 unsigned *count_s,
-                                                 const entry *entries,
-                                                 unsigned count, unsigned k) {
-    entry floor = NOTHING;
+/* Store the k largest of `count` entries in kept_s, the largest first. All
+ * WIDTH threads of a block call this. It fails, and returns false to all of
+ * them, if more than ROOM entries may be among the k largest. */
+template <unsigned WIDTH, unsigned ROOM>
+static __device__ __forceinline__ bool
+sort_best(entry (&kept_s)[ROOM], unsigned *count_s, const entry *entries,
+          unsigned count, unsigned k) {
+    entry floor = NOTHING + 1;
     if (threadIdx.x == 0) *count_s = 0;
-    if (count > SORTED && k <= MANY)
-        floor = raise_floor(kept_s, entries, count, k);
-    floor = max(floor, NOTHING + 1);
+    if (count > WIDTH && k <= WIDTH)
+        floor = max(floor, raise_floor<WIDTH>(kept_s, entries, count, k));
     __syncthreads(); // no entry is kept
-    if (count > SORTED && k > MANY) return false;
-    for (unsigned i = threadIdx.x; i < count; i += MANY) {
-        if (entries[i] < floor) continue;
+    visit_every(entries, threadIdx.x, count, WIDTH, [&](entry e) {
+        if (e < floor) return;
         const unsigned place = atomicAdd(count_s, 1u);
-        if (place < SORTED) kept_s[place] = entries[i];
-    }
+        if (place < ROOM) kept_s[place] = e;
+    });
     __syncthreads(); // the entries are stored
     const unsigned kept = *count_s, padded = (unsigned)round_up(kept);
-    if (kept > SORTED) return false;
-    for (unsigned i = kept + threadIdx.x; i < padded; i += MANY)
+    if (kept > ROOM) return false;
+    for (unsigned i = kept + threadIdx.x; i < padded; i += WIDTH)
         kept_s[i] = NOTHING;
     __syncthreads(); // the entries after the kept ones are stored
-    sort_shared<MANY>(kept_s, padded, threadIdx.x);
+    sort_shared<WIDTH>(kept_s, padded, threadIdx.x);
     return true;
 }
 

@@ -18,8 +18,8 @@ WEFT_RUNGS({"topk", "reference", "plain C, vectors against a threshold", "fp32",
             EVERYWHERE, 0},
            {"topk", "filtered", "a sample's floor leaves few candidates",
             "fp32", EVERYWHERE, 0},
-           {"topk", "batched", "a row stays in shared memory", "fp32",
-            EVERYWHERE, 0});
+           {"topk", "batched", "a row stays on the chip", "fp32", EVERYWHERE,
+            0});
 
 enum { REFERENCE, SORT, HEAP_A_WARP, RADIX_SELECT, FILTERED, BATCHED };
 

@@ -184,10 +184,10 @@ def _write(random, path, content):
 
 
 FUZZERS = {
-    "arguments": Fuzzer(try_arguments, 1500, 100_000),
-    "shapes": Fuzzer(try_shapes, 1000, 100_000),
-    "kernels": Fuzzer(try_kernel, 400, 10_000),
-    "sources": Fuzzer(try_source, 400, 100_000),
-    "data": Fuzzer(try_data, 400, 10_000),
-    "weights": Fuzzer(try_weights, 400, 10_000),
+    "arguments": Fuzzer(try_arguments, 500, 100_000),
+    "shapes": Fuzzer(try_shapes, 400, 100_000),
+    "kernels": Fuzzer(try_kernel, 150, 10_000),
+    "sources": Fuzzer(try_source, 150, 100_000),
+    "data": Fuzzer(try_data, 150, 10_000),
+    "weights": Fuzzer(try_weights, 150, 10_000),
 }

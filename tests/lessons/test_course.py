@@ -4,6 +4,7 @@ import re
 
 import nbformat
 import pytest
+from all_lessons import LESSONS
 
 from weft.base.paths import ROOT
 from weft.base.store import Kept
@@ -17,10 +18,8 @@ from weft.puzzles.notebooks import (
     Lesson,
     cell_minutes,
     list_kinds,
-    list_lessons,
 )
 
-LESSONS = list_lessons()
 CORE_MINUTES = 50  # maximum for a lesson's core: the length of a lecture
 HUB = "03"  # the lesson that collects the puzzles, and teaches nothing itself
 each_lesson = pytest.mark.parametrize("lesson", LESSONS, ids=lambda one: one.path.stem)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 
+import all_lessons
 import nbformat
 import pytest
 import teaching_notes as teaching
@@ -14,9 +15,9 @@ from nbclient import NotebookClient
 
 from weft.base.paths import ROOT
 from weft.puzzles.catalogue import GROUP_OF
-from weft.puzzles.notebooks import CORE, NOTEBOOKS, list_lessons
+from weft.puzzles.notebooks import CORE, NOTEBOOKS
 
-LESSONS = {lesson.path.stem: lesson for lesson in list_lessons()}
+LESSONS = {lesson.path.stem: lesson for lesson in all_lessons.LESSONS}
 NOTES = {note.path.stem: note for note in teaching.list_notes()}
 PARTS = ["Show", "Ask", "Stumbling blocks", "Skip"]
 LECTURE = 50  # minutes of a lecture

@@ -22,7 +22,7 @@ def halve(out, a, n):
 @pytest.mark.slow
 def test_a_sample_of_mutants_is_refused():
     names = [puzzle.name for puzzle in puzzles]
-    assert run.run(names, 80, Random(1), jobs=1) == []
+    assert run.run(names, 40, Random(1), jobs=1) == []
 
 
 def test_slips_of_every_kind():

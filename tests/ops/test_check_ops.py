@@ -18,7 +18,7 @@ from weft import bench
 from weft.base.arrays import ORDERS
 from weft.base.errors import Mismatch
 from weft.ops import cases
-from weft.ops.check import check_op, check_rung, compare, run_case
+from weft.ops.check import check_rung, compare, run_case
 from weft.toolchain import build, native
 
 RUNGS = [
@@ -57,20 +57,18 @@ def test_every_rung_is_right_in_small_cases(op, rung, target):
 @pytest.mark.slow
 @pytest.mark.parametrize(("op", "rung", "target"), RUNGS)
 def test_every_rung_is_within_its_bound_of_float64(op, rung, target):
-    (verdict,) = check_op(op, rung, target)
-    assert verdict.runs >= len(list(cases.cases(op, 0, verdict.precision)))
-    assert 0 <= verdict.worst <= 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "rung, target", [(rung, on) for op, rung, on in RUNGS if op == "matmul"]
-)
-def test_every_rung_of_matmul_is_right_for_sizes_and_all_else_at_random(rung, target):
-    """Draw sizes (1 to 70, primes, large), layouts, epilogues, batches, addresses."""
-    wide = 150 if target == "cuda" else 6  # simulated threads are slow
-    (verdict,) = check_op("matmul", rung, target, wide=wide)
-    assert verdict.runs >= 40 + wide and verdict.worst <= 1
+    """For matmul, also draw sizes (1 to 70), layouts, epilogues, batches, addresses."""
+    lib, wide = native.library(op, target), 0
+    if op == "matmul":
+        wide = 150 if target == "cuda" else 6  # simulated threads are slow
+    one = lib.rung(rung)
+    chosen = list(cases.cases(op, 0, one.precision, wide, rung))
+    if target == "cpu" and not rung.startswith("tuned"):
+        # Simulated, this product takes longer than all others together.
+        chosen = [case for case in chosen if "m=1023 n=1025" not in case.title]
+    verdict = check_rung(lib, one, some=chosen)
+    assert verdict.runs >= len(chosen) and 0 <= verdict.worst <= 1
+    assert op != "matmul" or len(chosen) >= 40 + wide
 
 
 # With AVX-512, a load whose lanes are masked out does not fault; with SSE, it does.

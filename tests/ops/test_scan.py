@@ -16,6 +16,7 @@ RUNGS = [rung.name for rung in native.rungs("scan")]
 ONE_KERNEL = RUNGS[RUNGS.index("chained") :]
 LATE = ["look_back", "look_back_warp", "items", "fallback"]  # their bits can change
 FIXED = [name for name in RUNGS if name not in LATE]
+LONG = {"reference": 3000, "bulk": 33_000}  # more than one tile
 FLAGS = [(0, 0), (0, 1), (1, 0), (1, 1)]
 INFINITY = float("inf")
 
@@ -56,7 +57,7 @@ def test_odd_numbers_are_those_of_pytorch(rung, flags):
         *([INFINITY, 1.0, -INFINITY], [-INFINITY, 2.0], [float("nan"), 1.0]),
         *([3e38, -3e38], [1e-42, -1e-42, 1e-45], [-0.0, -0.0]),
     ):
-        for count in (len(odd), 1030, 3_000 if rung == "reference" else 4100):
+        for count in (len(odd), 1030, LONG.get(rung, 4100)):
             x = torch.zeros(count)
             first = (count - len(odd)) // 2
             x[first : first + len(odd)] = torch.tensor(odd)
@@ -74,10 +75,11 @@ def test_lengths_next_to_powers_of_two(rung, power):
 
 
 @pytest.mark.parametrize("shift", only([1], [1, 2, 3]))
-@pytest.mark.parametrize("rung", ["reference", "three_kernels", "fixed_order"])
+@pytest.mark.parametrize("rung", ["reference", "three_kernels", "fixed_order", "bulk"])
 def test_arrays_that_begin_at_odd_addresses(rung, shift):
+    count = 40_000 if rung == "bulk" else 9000
     for flags in FLAGS:
-        want_scan(draw(9004)[shift : shift + 9000], rung, *flags)
+        want_scan(draw(count + 4)[shift : shift + count], rung, *flags)
 
 
 @pytest.mark.parametrize("flags", FLAGS, ids=str)
@@ -114,7 +116,8 @@ def test_no_block_waits_for_one_that_cannot_begin(rung, library):
     """On one thread, about 32 blocks of the last tiles begin first."""
     small_tiles = rung in ("chained", "look_back", "look_back_warp")
     tile = 1024 if small_tiles else {"fixed_order": 8192, "bulk": 16384}.get(rung, 4096)
-    x = draw(45 * tile)
+    # The two blocks of bulk take one tile after another.
+    x = draw((9 if rung == "bulk" else 45) * tile)
     library.call("weft_set_order", 1)
     library.call("weft_set_threads", 1)
     open_runtime().simt_set_timeout(20_000)
@@ -128,7 +131,8 @@ def test_no_block_waits_for_one_that_cannot_begin(rung, library):
 @pytest.mark.parametrize("rung", ["fixed_order", "bulk"])
 def test_fixed_order_has_the_same_bits_for_every_schedule(rung, schedules, library):
     schedules = [(order, 1 + order % 8) for order in range(schedules)]
-    assert len(collect_bits(library, rung, draw(340_001), schedules)) == 1
+    count = 100_001 if rung == "bulk" else 340_001
+    assert len(collect_bits(library, rung, draw(count), schedules)) == 1
 
 
 def add_in_tree(values: np.ndarray) -> np.float32:
@@ -166,6 +170,39 @@ def test_the_prefixes_of_fixed_order_are_those_of_a_tree(tiles):
         alone[:8192] = tile
         sums.append(weft.scan(alone, True, rung="fixed_order")[8192])
     assert np.array_equal(first.numpy(), add_tiles(np.float32(sums)))
+
+
+def add_ring(sums: np.ndarray) -> np.ndarray:
+    """Return each tile's prefix, as common/tile_ring.cuh defines it."""
+    prefixes, before = [], np.float32(0)
+    for first in range(0, len(sums), 128):
+        section = np.zeros(128, np.float32)
+        for tile, own in enumerate(sums[first : first + 128]):
+            prefixes.append(before + add_section(section))
+            section[tile] = own
+        before = before + add_section(section)
+    return np.float32(prefixes)
+
+
+def add_section(section: np.ndarray) -> np.float32:
+    """Add 128 sums as a warp does, of which lane i has those at i, i + 32 and so on."""
+    lanes = np.zeros(32, np.float32)
+    for row in section.reshape(4, 32):
+        lanes = lanes + row
+    return add_in_tree(lanes)
+
+
+# The last size has tiles of two sections.
+@pytest.mark.parametrize("tiles", only([3], [3, 140]))
+def test_the_prefixes_of_bulk_are_those_of_sections(tiles):
+    x = draw(tiles, 16384)
+    first = weft.scan(x.view(-1), True, rung="bulk")[::16384]
+    alone = torch.zeros(3, 16384)
+    sums = []
+    for tile in x:
+        alone[0] = tile
+        sums.append(weft.scan(alone.view(-1), True, rung="bulk")[16384])
+    assert np.array_equal(first.numpy(), add_ring(np.float32(sums)))
 
 
 @pytest.mark.parametrize("rung", ["fixed_order", "bulk"])

@@ -14,7 +14,7 @@ from weft.toolchain import native
 RUNGS = [rung.name for rung in native.rungs("topk")]
 KERNELS = RUNGS[1:]
 SHARED = 1 << 16  # minimum length of a row that threads of plain C share
-SECTOR = 8  # numbers in a sector, the unit of the sample of "filtered"
+LINE = 32  # numbers in 128 bytes, the unit of the sample of "filtered"
 
 
 def draw(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -77,23 +77,51 @@ def test_every_schedule_gives_the_same_bits(rung, schedules):
         library.call("weft_set_threads", 0)
 
 
-def fool_sample(cols: int, low: float) -> torch.Tensor:
+def fool_sample(cols: int, lines: int, low: float) -> torch.Tensor:
     """Return a row whose numbers exceed `low` only where no sample reads.
 
-    A sample begins with a sector whose number is a multiple of a power of 2.
+    The row begins at a multiple of 128 bytes. A sample has so many lines of it.
     """
-    x = draw(1, cols).abs() + low
-    return torch.where(torch.arange(cols) // SECTOR % 2 == 0, low, x)
+    base = torch.empty(1, cols + LINE)
+    start = -base.data_ptr() // 4 % LINE
+    x = base[:, start : start + cols].copy_(draw(1, cols).abs() + low)
+    i, stride = torch.arange(lines), cols // LINE // lines
+    x.view(-1, LINE)[i * stride + (i * 2654435769 % 2**32 * stride >> 32)] = low
+    return x
 
 
-@pytest.mark.parametrize("k", [8, 100])
-@pytest.mark.parametrize("cols", [1 << 14, 1 << 17])
-def test_a_sample_that_shows_nothing_costs_time_only(cols, k):
-    want_same(fool_sample(cols, -1.0), k, "filtered")
+@pytest.mark.parametrize(("cols", "k", "lines"), [(2**14, 8, 32), (2**17, 100, 512)])
+def test_a_sample_that_shows_nothing_costs_time_only(cols, k, lines):
+    want_same(fool_sample(cols, lines, -1.0), k, "filtered")
+
+
+@pytest.mark.parametrize("order", ["rising", "falling", "equal", "ties"])
+def test_more_candidates_than_a_block_lists(order):
+    x = draw(1, (1 << 17) + 5)
+    rising = x.sort().values
+    rows = {"rising": rising, "falling": rising.flip(1), "equal": torch.ones_like(x)}
+    want_same((rows | {"ties": x.round()})[order], 100, "filtered")
 
 
 def test_candidates_that_one_block_cannot_sort_are_selected_by_digits():
     want_same(draw(1, 1 << 18), 1500, "filtered")
+
+
+def test_a_block_selects_in_several_rows_by_digits():
+    want_same(draw(40, 300).round(decimals=1), 50, "radix_select")
+
+
+@pytest.mark.parametrize("k", [1, 8, 32])
+@pytest.mark.parametrize("cols", [1021, 1028, 2048, 2049, 4095, 4096])
+def test_a_warp_selects_in_short_rows(cols, k):
+    """More numbers may reach the floor than a warp lists. Some warps have two rows."""
+    x = draw(60, cols)
+    x[1], x[2], x[3] = x[1].sort().values, x[2].round(), 0.0
+    x[4] = x[4].sort(descending=True).values
+    x[5, ::3], x[6] = torch.nan, -torch.inf
+    want_same(x, k, "batched")
+    shifted = torch.empty(x.numel() + 1)[1:].view(x.shape).copy_(x)
+    want_same(shifted[:8], k, "batched")
 
 
 @pytest.mark.parametrize(("cols", "k"), [(8193, 7), (40_000, 64), (40_001, 200)])

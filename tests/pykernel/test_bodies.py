@@ -120,7 +120,8 @@ OPS = tuple(FEW)  # ops that have bodies in Python
 
 
 # These take a second: a launch of scan has 17 barriers, and sort has 27 launches.
-LEAST = [op for op in OPS if op not in ("histogram", "reduce", "scan", "sort", "topk")]
+SLOW = ("batchnorm2d", "histogram", "reduce", "scan", "sort", "topk")
+LEAST = [op for op in OPS if op not in SLOW]
 
 
 @pytest.mark.parametrize("op", only(LEAST, OPS))

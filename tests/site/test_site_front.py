@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from all_lessons import LESSONS
 from browser import open_page
 from pages import front
 from parts import links, pictures, silk
@@ -13,10 +14,8 @@ from parts import links, pictures, silk
 from weft.base.paths import SITE
 from weft.benchmarks import sentences
 from weft.benchmarks.phrases import write_duration
-from weft.puzzles.notebooks import list_lessons
 from weft.see.pictures import svg
 
-LESSONS = list_lessons()
 # The script computes in float64. Each of the 14 sines stretches a difference at most by
 # 1 + 1.5 * a. Float32 rounds each of them by a few parts of 2^-24.
 STRETCH = (1 + 1.5 * 0.7) ** 14

@@ -9,11 +9,10 @@ import make_site
 import nbformat
 import outputs
 import pytest
+from all_lessons import LESSONS
 
 from weft.base.paths import ROOT
-from weft.puzzles.notebooks import list_lessons
 
-LESSONS = list_lessons()
 FOLDED = """\
 <details><summary>Hint</summary>
 

@@ -6,6 +6,7 @@ import re
 
 import nbformat
 import pytest
+from all_lessons import LESSONS
 
 pytest.importorskip(
     "latex2mathml", reason="not installed: docs/slides/requirements.txt"
@@ -16,9 +17,8 @@ import deck
 
 from weft.base.paths import ROOT
 from weft.lessons.widgets import predict
-from weft.puzzles.notebooks import CORE, DEEPER, PRACTICE, list_lessons
+from weft.puzzles.notebooks import CORE, DEEPER, PRACTICE
 
-LESSONS = list_lessons()
 KERNEL = (ROOT / "kernels" / "matmul" / "06_vectorised.cu").read_text()
 
 

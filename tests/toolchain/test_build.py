@@ -2,7 +2,6 @@
 
 import argparse
 import concurrent.futures
-import functools
 import os
 import re
 import shutil
@@ -14,15 +13,14 @@ import pytest
 from tiers import first_of_each
 
 from weft.base import store
-from weft.base.device import count_cores
 from weft.base.errors import BuildError
 from weft.ops import cases
 from weft.toolchain import build, native, tools
 
 CU = sorted(build.KERNELS.rglob("*.cu"))
 C_AND_CPP = sorted(p for p in build.KERNELS.rglob("*.c*") if p.suffix in (".c", ".cpp"))
+WAITING = ["copy", "scan", "softmax", "sort", "transpose"]
 RELU = 'from weft.toolchain import native\nnative.library("relu", "cpu")'
-needs_nvcc = pytest.mark.skipif(not build.nvcc(), reason="needs nvcc")
 
 
 def run_python(script: str, lib=build.ROOT / "lib", **env: str):
@@ -35,68 +33,6 @@ def run_python(script: str, lib=build.ROOT / "lib", **env: str):
         timeout=900,
         env={**os.environ, **env},
     )
-
-
-# nvcc takes 3 to 15 s for each rung of the ladder from 03 upwards.
-LADDER = {p for p in CU if re.match(r"matmul/\d\d_", f"{p.parent.name}/{p.name}")}
-DEAR = {p for p in LADDER if p.name >= "03"}
-
-
-@functools.cache
-def fast_nvcc() -> list[str]:
-    """Return options that make nvcc five times as fast, if it supports them."""
-    flag = "--Ofast-compile"
-    help_text = subprocess.run([build.nvcc(), "--help"], text=True, capture_output=True)
-    return [f"{flag}=max"] if flag in help_text.stdout else []
-
-
-def accept_device_code(path, sm: str, out) -> None:
-    """Compile a source to unoptimized machine code, without a warning.
-
-    nvcc only parses the host's code.
-    """
-    command = build._make_command(path, build.Flavour("cuda", sm=sm))
-    command[command.index("-c")] = "-cubin"
-    # nvcc accepts only one of these levels.
-    if not any("ptxas" in word for word in command):
-        command += fast_nvcc()
-    proc = subprocess.run([*command, "-o", out, path], text=True, capture_output=True)
-    assert (proc.returncode, proc.stdout + proc.stderr) == (0, "")
-
-
-@needs_nvcc
-@pytest.mark.parametrize("path", [build.KERNELS / "relu.cu"], ids=lambda p: p.stem)
-def test_nvcc_accepts_a_cu_without_a_warning(path, tmp_path):
-    """This test compiles one source; the slow test below compiles all of them."""
-    accept_device_code(path, "90a", tmp_path / "k.cubin")
-
-
-@needs_nvcc
-@pytest.mark.slow
-@pytest.mark.parametrize("path", CU, ids=lambda p: p.stem)
-def test_nvcc_accepts_every_cu_for_every_architecture(path, tmp_path):
-    """For one architecture, compile the optimized device code and the host's code.
-
-    For the others, only compile the device code; the slow rungs only for the oldest.
-    """
-    best = "90a"
-    other_sms = [sm for sm in build.CHECK_SMS if sm != best]
-    jobs = [
-        functools.partial(build.compile_check, path, build.Flavour("cuda", sm=best))
-    ]
-    jobs += [
-        functools.partial(accept_device_code, path, sm, tmp_path / f"{sm}.cubin")
-        for sm in (other_sms[:1] if path in DEAR else other_sms)
-    ]
-    with concurrent.futures.ThreadPoolExecutor(count_cores()) as pool:
-        list(pool.map(lambda job: job(), jobs))
-
-
-def test_only_rungs_of_the_ladder_are_compiled_for_fewer_architectures():
-    assert len(LADDER - DEAR) == 3 and len(LADDER) > len(DEAR) > 3
-    assert {p.name for p in CU if p.parent.name == "matmul"} - {
-        p.name for p in LADDER
-    } >= {"matmul.cu", "pack.cu"}
 
 
 # With an empty cache, all sources take 90 seconds of a core. `make` compiles them too.
@@ -329,7 +265,11 @@ def test_plain_c_for_other_processors_passes_the_checks(march):
 @pytest.mark.slow
 @pytest.mark.long
 def test_kernels_on_ucontext_fibers_are_right_in_small_cases():
-    """These fibers need a system call per switch, so whole checks take ten minutes."""
+    """These fibers need a system call per switch, so whole checks take ten minutes.
+
+    The rungs of these ops wait in every way: for barriers, shuffles, clusters, bulk
+    copies, and the flags of other blocks. All libraries would take a minute to build.
+    """
     script = f"""
         import sys
         sys.path.append({str(build.ROOT / "tests")!r})
@@ -337,15 +277,15 @@ def test_kernels_on_ucontext_fibers_are_right_in_small_cases():
         from weft.ops import cases
         from weft.ops.check import check_rung
         from weft.toolchain import native
-        for op in cases.OPS:
+        for op in {WAITING}:
             lib = native.library(op, "cpu")
             for rung in lib.here():
-                check_rung(lib, rung, some=list_small_cases(rung))
+                check_rung(lib, rung, some=list_small_cases(rung)[::2])
                 print(op, rung.name)
     """
     process = run_python(script, WEFT_FIBERS="ucontext")
     assert process.returncode == 0, process.stderr
-    assert {*process.stdout.split()[::2]} == {*cases.OPS}
+    assert {*process.stdout.split()[::2]} == {*WAITING}
 
 
 def test_a_source_may_ask_a_compiler_for_flags(tmp_path):

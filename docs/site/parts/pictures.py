@@ -141,6 +141,10 @@ CHOICES = {
         "a pool passes each gradient to the largest pixel of its window",
         ("def windows", "def maxpool_backward", "x_pool = "),
     ),
+    "13a": Choice(
+        "a function with a kernel in C, which torch.compile divides into three graphs",
+        ("def use_kernel", "broken = draw_graphs"),
+    ),
     "14": Choice(
         "the time per kernel in a chain, launched singly and as a graph",
         ("floor = 2 *",),

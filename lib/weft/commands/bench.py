@@ -31,6 +31,7 @@ BENCHMARKS = {
     "counters": "weft.benchmarks.counters",
     "graphs": "weft.benchmarks.graphs",
     "tensor": "weft.benchmarks.tensor",
+    "bridges": "weft.benchmarks.bridges",
 }
 
 # Benchmarks with additional options, which define TITLE and add_arguments().

@@ -179,7 +179,13 @@ WAYS_IN = (
     ("only Python", {"01a": "the course from its beginning"}),
     ("C", {"06": "CUDA C, from one thread to a whole program"}),
     ("CUDA", {"07c": "tools that find faults", "08b": "the matmul ladder"}),
-    ("PyTorch", {"14": "time between kernels", "15a": "the CNN", "15b": "the race"}),
+    (
+        "PyTorch",
+        {
+            "13a": "your kernel in a model",
+            **{"14": "time between kernels", "15a": "the CNN", "15b": "the race"},
+        },
+    ),
     (
         "GPU-Puzzles",
         {"02b": "counting with tiles", "07a": "memory traffic, from the transpose on"},

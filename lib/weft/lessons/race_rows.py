@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
+from .. import nn
 from ..base.device import count_threads
 from ..base.errors import ArgumentError
 from ..benchmarks.plot_bodies import load_elsewhere
@@ -294,7 +295,7 @@ def race_models(
 
     Returns a row for each model, which plot_run() and plot_steps() draw: "us" per step,
     "losses", and "test_accuracies" after each epoch. A model with a layer of weft.nn
-    counts as ours, any other as PyTorch's.
+    counts as ours, any other as PyTorch's. An activation alone does not count.
     """
     first = next(iter(models.values()))
     start = copy.deepcopy(first.state_dict())
@@ -335,7 +336,8 @@ def race_models(
             with torch.no_grad():
                 right = model(test_x).argmax(1) == test_labels
             accuracies.append(right.double().mean().item())
-        is_ours = any(type(m).__module__ == "weft.nn" for m in model.modules())
+        kinds = {type(module) for module in model.modules()} - {nn.Activation}
+        is_ours = any(kind.__module__ == "weft.nn" for kind in kinds)
         rows.append(
             {
                 **{"impl": "weft" if is_ours else "torch", "rung": name},

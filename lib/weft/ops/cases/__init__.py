@@ -11,7 +11,7 @@ A module describes the ops of one family:
 
     layers    conv2d, maxpool2d, relu, linear, batchnorm2d, cross_entropy, sgd
     rows      softmax, layernorm, rmsnorm
-    streams   copy, transpose, reduce
+    streams   copy, polynomial, transpose, reduce
     scans     scan, compact
     counts    histogram, bincount
     orders    sort, topk, and the function argsort()

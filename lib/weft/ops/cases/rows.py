@@ -136,7 +136,8 @@ def layernorm(x, weight=None, bias=None, residual=None, eps=LAYERNORM_EPS):
 def choose_rows(cols: int) -> int:
     """Return the number of rows, of `cols` numbers each, for counts of traffic.
 
-    Each block reads weight and bias once. Its rows must be far larger than both.
+    A block that takes several rows reads weight and bias once. Its rows must be far
+    larger than both.
     """
     return max(64, 2 ** (19 if cols <= 8192 else 23) // cols)
 

@@ -1,4 +1,4 @@
-"""Describe copy, transpose and reduce, which read an array once."""
+"""Describe copy, polynomial, transpose and reduce, which read an array once."""
 
 from __future__ import annotations
 
@@ -62,6 +62,51 @@ def _make_copy(generator, count: int, from_: int = 0, to: int = 0) -> Case:
     case = COPY.case(title, {"x": x}, {"y": Answer(x.double())})
     case.shift = {"x": from_, "y": to}
     return case
+
+
+# ---- polynomial --------------------------------------------------------------------
+
+
+def polynomial(x, a0=0.0, a1=1.0, a2=0.5, a3=0.0):
+    """Return a0 + a1 x + a2 x^2 + a3 x^3 for x of any shape; no gradients of a0 to a3.
+
+    The default is x + x^2 / 2.
+    """
+    return ((a3 * x + a2) * x + a1) * x + a0
+
+
+POLYNOMIAL = Op(
+    polynomial,
+    {"x": "...", "y": "..."},
+    bench=Bench("count", (2**10, 2**20, 2**26), beside_copy=True),
+)
+
+
+def polynomial_cases(generator) -> Iterator[Case]:
+    for count in (1, 2, 3, 4, 5, 31, 32, 33, 255, 257, 1009, 5000):
+        x, dy = random(generator, count), random(generator, count)
+        # C receives float32 numbers, so the answers use their values.
+        drawn = random(generator, 4).tolist() if count % 2 else [0.0, 1.0, 0.5, 0.0]
+        a = dict(zip(("a0", "a1", "a2", "a3"), drawn))
+        want, slope = _evaluate(x.double(), drawn)
+        size, slope_size = _evaluate(x.double().abs(), [abs(c) for c in drawn])
+        # Horner's rule has 2 roundings per degree, or 6 (Higham, section 5.1). The
+        # slope has 4, one more for 3 a3, and one for the product with dy.
+        answer = Answer(want, sum_bound(5, size))
+        title = f"count={count} " + " ".join(f"{k}={v:.3g}" for k, v in a.items())
+        case = POLYNOMIAL.case(title, {"x": x}, {"y": answer}, **a)
+        case.shift = {"x": count % 4, "y": count % 2}
+        yield case
+        dy64, b = dy.double(), {k: v for k, v in a.items() if k != "a0"}
+        bound = sum_bound(5, dy64.abs() * slope_size)
+        answers = {"dx": Answer(dy64 * slope, bound)}
+        yield POLYNOMIAL.case(title, {"dy": dy, "x": x}, answers, **b)
+
+
+def _evaluate(x: torch.Tensor, a: list[float]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the polynomial and its slope at x."""
+    y = a[0] + a[1] * x + a[2] * x**2 + a[3] * x**3
+    return y, a[1] + 2 * a[2] * x + 3 * a[3] * x**2
 
 
 # ---- transpose ---------------------------------------------------------------------
