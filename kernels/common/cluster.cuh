@@ -74,6 +74,10 @@ static __device__ __forceinline__ T exchange_in_cluster(exchanged<T> *s, T own,
     mbarrier *const bar = &s->arrived[turn % 2];
     T *const all = s->all[turn % 2];
     const unsigned lane = threadIdx.x % WARP;
+#if HOPPER
+    // A launch without clusters has no st.async: it is an illegal instruction.
+    if (blocks == 1) return lane == 0 ? own : none;
+#endif
     if (turn == 0) cluster_wait(); // all blocks have prepared their barriers
     if (threadIdx.x == 0) mbarrier_expect(bar, blocks * sizeof(T));
     if (threadIdx.x < blocks)
