@@ -129,9 +129,9 @@ def test_models_race_from_the_same_weights():
         name: nn.make_cnn(part, channels=(4, 6), hidden=16)
         for name, part in layers.items()
     }
-    rows = race_models(models, images=256, tests=64, rounds=2)
+    rows = race_models(models, images=1024, batch=32, tests=64, rounds=2)
     assert [row["impl"] for row in rows] == ["weft", "torch"]
     losses = [row["losses"] for row in rows]
-    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
-    assert losses[0][-1] < losses[0][0]
+    assert losses[0][:4] == pytest.approx(losses[1][:4], rel=1e-4)
+    assert all(sum(one[-8:]) < 0.8 * sum(one[:8]) for one in losses)
     assert all(row["us"] > 0 and row["threads"] > 0 for row in rows)

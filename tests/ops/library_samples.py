@@ -39,6 +39,7 @@ def make_samples() -> dict[str, list[tuple]]:
         ],
         "linear": [(x, draw(4, 5), draw(4)), (fixed(3, 5), draw(4, 5))],
         "maxpool2d": [(image, [2, 2])],
+        "polynomial": [(x,), (x, 1.0, 2.0, 3.0, 4.0)],
         "reduce": [(x,)],
         "relu": [(x,)],
         "rmsnorm": [(x, draw(5)), (x, draw(5), draw(2, 3, 5))],
