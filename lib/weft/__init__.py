@@ -12,7 +12,6 @@ Each folder imports only from the folders above it in this list.
     cuda         the names for writing a Python kernel
     pykernel/    runners of Python kernels: simulator, Numba, translation to CUDA C
     ops/         the kernels in kernels/ as torch ops, with checks and gradients
-    nn           layers for PyTorch that run these ops
     check/       comparison of the reader's kernel with a reference, and hints
     see/         machine code, pictures of launches, timelines
     mnist/       the CNN, in C, NumPy, Python and PyTorch
@@ -48,7 +47,7 @@ __all__ = make_lazy(
             *("ArgumentError", "DeviceLost", "KernelError", "KernelFault"),
             *("Mismatch", "OutOfMemory"),
         ),
-        "nn": ("nn",),
+        "ops.nn": ("nn",),
         "toolchain.native": ("reload", "rungs", "set_threads"),
         "pykernel.numba": ("numba_jit",),
         "ops": [*find_functions(_CASES, "_cases"), "argsort"],

@@ -9,7 +9,7 @@ from tiers import only
 import weft
 from weft.base.errors import ArgumentError
 from weft.cells.cpu.launch import open_runtime
-from weft.ops.cases.scans import bound_scan, scan
+from weft.ops.cases.streams import bound_scan, scan
 from weft.toolchain import native
 
 RUNGS = [rung.name for rung in native.rungs("scan")]

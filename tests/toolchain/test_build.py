@@ -18,7 +18,12 @@ from weft.ops import cases
 from weft.toolchain import build, native, tools
 
 CU = sorted(build.KERNELS.rglob("*.cu"))
-C_AND_CPP = sorted(p for p in build.KERNELS.rglob("*.c*") if p.suffix in (".c", ".cpp"))
+BRIDGES = {*build.KERNELS.glob("polynomial/bridges/*.cpp")}  # need PyTorch's headers
+C_AND_CPP = sorted(
+    p
+    for p in build.KERNELS.rglob("*.c*")
+    if p.suffix in (".c", ".cpp") and p not in BRIDGES
+)
 WAITING = ["copy", "scan", "softmax", "sort", "transpose"]
 RELU = 'from weft.toolchain import native\nnative.library("relu", "cpu")'
 

@@ -25,7 +25,7 @@ import torch.nn.functional as F
 from ..base import style as kit
 from ..base.errors import ArgumentError
 from ..base.progress import PATIENCE, Progress
-from ..base.style import DIM, FAULT, OPPONENT, READ, SHARED, WIDTH
+from ..base.style import DIM, FAULT, OPPONENT, READ, REFERENCE, SHARED, WIDTH
 from ..base.text import count_things
 from ..benchmarks import bridges
 from ..benchmarks.plot_bodies import load_elsewhere
@@ -157,7 +157,7 @@ def _describe_break(reason: Any) -> str:
 def _draw_break(reason: str, top: float) -> str:
     middle = top + GAP / 2
     line = f'<path d="M{EDGE} {middle}H{WIDTH - EDGE}" stroke="{FAULT}" '
-    line += 'stroke-width="1.5" stroke-dasharray="6 4"/>'
+    line += f'stroke-width="1.5" {REFERENCE}/>'
     text = svg.clipped(f"break: {reason}", WIDTH - 2 * EDGE, 12)
     return line + label(EDGE, middle - 7, text, 12, colour=FAULT)
 

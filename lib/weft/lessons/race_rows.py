@@ -21,7 +21,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
-from .. import nn
 from ..base.device import count_threads
 from ..base.errors import ArgumentError
 from ..benchmarks.plot_bodies import load_elsewhere
@@ -35,6 +34,7 @@ from ..mnist import Cnn, trainer
 from ..mnist.data import Split, epoch_order, load
 from ..mnist.numpy_cnn import normalise
 from ..mnist.rungs import parse_twin
+from ..ops import nn
 from ..see.view import show_figure
 from ..timing.race import Contender, race
 from ..timing.results import Row, add_torch_ratios
@@ -337,7 +337,7 @@ def race_models(
                 right = model(test_x).argmax(1) == test_labels
             accuracies.append(right.double().mean().item())
         kinds = {type(module) for module in model.modules()} - {nn.Activation}
-        is_ours = any(kind.__module__ == "weft.nn" for kind in kinds)
+        is_ours = any(kind.__module__ == nn.__name__ for kind in kinds)
         rows.append(
             {
                 **{"impl": "weft" if is_ours else "torch", "rung": name},

@@ -11,10 +11,8 @@ A module describes the ops of one family:
 
     layers    conv2d, maxpool2d, relu, linear, batchnorm2d, cross_entropy, sgd
     rows      softmax, layernorm, rmsnorm
-    streams   copy, polynomial, transpose, reduce
-    scans     scan, compact
-    counts    histogram, bincount
-    orders    sort, topk, and the function argsort()
+    streams   copy, polynomial, transpose, reduce, scan, compact
+    orders    histogram, bincount, sort, topk, and the function argsort()
     matmul    matmul, whose Python function is in ops/products.py
 
 Any module may describe an op `name`. NAME is its Op: the twin in PyTorch, its shapes,

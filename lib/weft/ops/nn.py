@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 from torch.nn import Flatten, Module, Sequential
 
-from . import ops
-from .base.errors import ArgumentError
+from .. import ops
+from ..base.errors import ArgumentError
 
 __all__ = [
     *("Activation", "BatchNorm2d", "Conv2d", "CrossEntropyLoss", "Flatten"),
