@@ -156,7 +156,10 @@ def test_a_copy_is_checked_and_counted_like_its_rung(op, name, tmp_path):
     assert (tmp_path / "mine.cu").read_text().startswith("/* mine.cu: a copy of ")
     assert mine.check().runs >= 9
     (theirs,) = count_rungs(op, [name], 64)
-    assert mine.count(64) == theirs | {"rung": "mine"}
+    # g++ may copy a load into both branches of `online`. Its lanes are then counted in
+    # two requests, which depends on the random numbers.
+    near = 0.05 if name == "online" else 0
+    assert mine.count(64) == pytest.approx(theirs | {"rung": "mine"}, rel=near)
 
 
 @pytest.mark.slow
