@@ -28,7 +28,6 @@ WHAT = {
     "cuda": "the names that Python kernels are written in",
     "pykernel": "simulator, Numba, translation to CUDA C",
     "ops": "kernels/ for torch, checked",
-    "nn": "layers for PyTorch that run ops",
     "check": "the reader's kernel against a reference",
     "see": "machine code, pictures, timelines",
     "mnist": "the CNN, in C, NumPy, Python, PyTorch",

@@ -13,7 +13,7 @@ from weft.base.paths import PACKAGE
 # Each folder, or module, may import those before it.
 FLOORS = (
     *("base", "csource", "report", "toolchain", "timing", "cells", "programs"),
-    *("cuda", "pykernel", "ops", "nn", "check", "see", "mnist", "tune", "puzzles"),
+    *("cuda", "pykernel", "ops", "check", "see", "mnist", "tune", "puzzles"),
     *("benchmarks", "lessons", "commands"),
 )
 LAZY_IMPORTS = 40  # maximum number of imports inside functions
