@@ -109,7 +109,7 @@ static unsigned count_clusters(const struct launch &l, Kernel kernel,
     cudaGetLastError(); // the launch reports an error
     return min((unsigned)max(clusters, 1), most);
 #else
-    return count_blocks(kernel, l.block.x, most);
+    return min(count_resident(kernel, l.block.x, 0, 2), most);
 #endif
 }
 

@@ -51,10 +51,4 @@ static int launch_holder(unsigned count, Launch launch) {
     return launch(holder<128, 2, ARRAYS>());
 }
 
-/* Return how many blocks of the kernel run simultaneously, at most `most`. */
-template <class Kernel>
-static unsigned count_blocks(Kernel kernel, unsigned threads, unsigned most) {
-    return min(count_resident(kernel, threads, 0, 2), most);
-}
-
 #endif

@@ -259,14 +259,13 @@ static __device__ __forceinline__ void scan_once(const scanning &s,
 
 template <class Tile, class Chain>
 static int scan_in_one(const scanning *s, const char *name,
-                       void (*kernel)(scanning, Chain),
-                       unsigned shared_bytes = 0) {
+                       void (*kernel)(scanning, Chain)) {
     const unsigned tiles = count_tiles<Tile>(s);
     scratch memory(s->stream);
     Chain c;
     WEFT_TRY(claim_chain("scan", &memory, tiles, &c));
-    const struct launch l = {name, tiles, THREADS, shared_bytes, s->stream, 0};
-    return launch_kernel(l, kernel, *s, c);
+    return launch_kernel({name, tiles, THREADS, 0, s->stream, 0}, kernel, *s,
+                         c);
 }
 
 /* Rungs 7 and 8: a warp looks back. */

@@ -112,7 +112,7 @@ static __device__ __forceinline__ void write_found(const struct selection &s,
     for (unsigned i = threadIdx.x; i < padded; i += THREADS)
         kept_s[i] = i < k ? found[i] : NOTHING;
     __syncthreads(); // the entries are stored
-    sort_shared<THREADS>(kept_s, padded, threadIdx.x);
+    sort_shared<THREADS>(kept_s, padded);
     for (unsigned i = threadIdx.x; i < k; i += THREADS)
         write_result(s, row, i, kept_s[i]);
 }
@@ -122,19 +122,19 @@ static __global__ void __launch_bounds__(THREADS)
     select_by_digits(struct selection s, layout l, struct search *searches,
                      const entry *candidates, entry *found, size_t padded) {
     __shared__ entry kept_s[KEPT];
-    __shared__ unsigned counts_s[DIGITS], sums_s[WARPS], count_s;
+    __shared__ unsigned counts_s[DIGITS], sums_s[WARPS], earlier_s;
     for (size_t row = l.find_row(); row < s.rows; row += gridDim.x / l.parts) {
         struct search *const at = &searches[row];
         entry *const own = found + row * padded;
         if (candidates)
-            take_step(at, l, &count_s,
+            take_step(at, l, &earlier_s,
                       [&] { settle(s, row, at, candidates, kept_s, sums_s); });
         if (at->state == WRITTEN) continue; // the whole block
         const source from = choose_source(s, *at, row, candidates);
         for (int shift = 64 - BITS; shift >= 0 && at->state == SEARCHING;
              shift -= BITS) {
             count_digits(from, l, at, (unsigned)shift, counts_s);
-            take_step(at, l, &count_s, [&] {
+            take_step(at, l, &earlier_s, [&] {
                 choose_digit(at, (unsigned)s.k, (unsigned)shift, sums_s);
             });
         }
@@ -143,7 +143,7 @@ static __global__ void __launch_bounds__(THREADS)
             if (e >= floor) own[atomicAdd(&at->collected, 1u)] = e;
         });
         if (s.k <= KEPT)
-            take_step(at, l, &count_s,
+            take_step(at, l, &earlier_s,
                       [&] { write_found(s, row, own, kept_s); });
     }
 }
@@ -157,7 +157,7 @@ int select_rows(const struct selection &s, struct search *searches,
     scratch memory(s.stream);
     WEFT_TRY(memory.claim("topk", bytes));
     entry *found = (entry *)memory.memory;
-    if (s.k > KEPT) // NOTHING
+    if (s.k > KEPT) // every entry is NOTHING
         WEFT_CUDA_TRY(cudaMemsetAsync(found, 0, bytes, s.stream));
     struct launch launch = {
         "select_by_digits",

@@ -36,8 +36,7 @@ static __device__ __forceinline__ unsigned find_head(const float *x) {
  * four numbers each. */
 struct sample {
     unsigned groups, lanes, loads;
-    unsigned sorted; // maxima that a block sorts, of groups or of unions of
-                     // them
+    unsigned sorted; // maxima that a block sorts: of groups or of their unions
 
     __host__ __device__ unsigned count_threads() const {
         return groups * lanes;
@@ -130,7 +129,7 @@ static __global__ void __launch_bounds__(THREADS)
         sorted_s[i] = most;
     }
     __syncthreads(); // the maxima are stored
-    sort_shared<THREADS>(sorted_s, p.sorted, threadIdx.x);
+    sort_shared<THREADS>(sorted_s, p.sorted);
     if (threadIdx.x) return;
     at->floor = sorted_s[s.k - 1];
     at->room = room;
@@ -143,7 +142,7 @@ struct candidate_list {
     unsigned count; // of those beyond LISTED, too
 };
 
-/* Where candidates go. `least` is the floor's number. */
+/* The destinations of candidates. `least` is the floor's number. */
 struct keeper {
     struct search *at;
     entry *candidates, floor;
@@ -244,8 +243,8 @@ static int filter_rows(const struct selection &s) {
     take_sample<<<(unsigned)blocks, THREADS, p.sorted * sizeof(entry),
                   s.stream>>>(searches, maxima, s, p, room);
     WEFT_LAUNCHED(take_sample);
-    filter<<<(unsigned)(s.rows * l.parts), THREADS, 0, s.stream>>>(
-        candidates, searches, s, l);
+    filter<<<l.count_blocks(), THREADS, 0, s.stream>>>(candidates, searches, s,
+                                                       l);
     WEFT_LAUNCHED(filter);
     return select_rows(s, searches, candidates);
 }

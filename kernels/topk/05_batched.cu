@@ -13,11 +13,11 @@
  *             warps keep 192 KB in flight per multiprocessor, in which a warp
  *             requests its next row as soon as it has examined one.
  * Limit:      rows with many equal numbers, whose candidates exceed a warp's
- *             list: then the warp uses rung 2 from the floor up. Before compute
- *             capability 9.0, and for rows that do not begin at multiples of 16
- *             bytes, registers keep rows of 4096, too. If the parts have more
- *             than 8192 entries, the row uses rung 4. If k is a large part of
- *             the row, it uses rung 3. */
+ *             list: then the warp does as in rung 2, from the floor up. Before
+ *             compute capability 9.0, and for rows that do not begin at
+ *             multiples of 16 bytes, registers keep rows of 4096, too. If the
+ *             parts have more than 8192 entries, the row uses rung 4. If k is a
+ *             large part of the row, it uses rung 3. */
 #include "heap.cuh"
 #include "select.cuh"
 
@@ -40,6 +40,11 @@ enum {
     RESIDENT = 4,   // warps of a block with rows in registers
     MOST_WARPS = 24 // warps of a block with rows in shared memory
 };
+
+/* Return whether one load can fetch four numbers of a row. */
+static bool is_wide(const struct selection &s) {
+    return rows_are_aligned(s.x, s.x, s.x, (unsigned)s.cols);
+}
 
 static __device__ __forceinline__ unsigned find_key(float v) {
     return rank_float(__float_as_uint(v));
@@ -143,9 +148,8 @@ static __global__ void __launch_bounds__(RESIDENT *WARP, STEPS > 8 ? 2 : 8)
 }
 
 template <unsigned STEPS> static int hold_rows(const struct selection &s) {
-    const auto kernel = ((uintptr_t)s.x % 16 | s.cols % 4) == 0
-                            ? select_in_registers<STEPS, true>
-                            : select_in_registers<STEPS, false>;
+    const auto kernel = is_wide(s) ? select_in_registers<STEPS, true>
+                                   : select_in_registers<STEPS, false>;
     const size_t blocks = CEIL_DIV(s.rows, (size_t)RESIDENT);
     kernel<<<(unsigned)blocks, RESIDENT * WARP, 0, s.stream>>>(s);
     WEFT_LAUNCHED(select_in_registers);
@@ -213,15 +217,19 @@ static __global__ void __launch_bounds__(MOST_WARPS *WARP, 1)
     }
 }
 
-/* Return how many warps of a block have rows of `cols` numbers in shared
- * memory, or 0 if no bulk copy can bring them. */
-static unsigned count_slots(const float *x, size_t cols) {
+/* Return the bytes of a slot. */
+static size_t size_slot(const struct selection &s) {
+    return s.cols * sizeof(float) + sizeof(candidate_list);
+}
+
+/* Return how many warps of a block have their rows in shared memory, or 0 if no
+ * bulk copy can bring them. */
+static unsigned count_slots(const struct selection &s) {
     if (device_has(cudaDevAttrComputeCapabilityMajor) < 9) return 0;
-    if ((uintptr_t)x % 16 | cols % 4) return 0;
-    const size_t slot = cols * sizeof(float) + sizeof(candidate_list);
+    if (!is_wide(s)) return 0;
     const size_t own = 1024; // bytes of the kernel's own arrays, at most
     const size_t all = device_has(cudaDevAttrMaxSharedMemoryPerBlockOptin);
-    return (unsigned)min((all - own) / slot, (size_t)MOST_WARPS);
+    return (unsigned)min((all - own) / size_slot(s), (size_t)MOST_WARPS);
 }
 
 static int load_rows(const struct selection &s, unsigned warps) {
@@ -230,17 +238,16 @@ static int load_rows(const struct selection &s, unsigned warps) {
 #else
     const size_t all = 2; // the same on every machine
 #endif
-    const size_t slot = s.cols * sizeof(float) + sizeof(candidate_list);
     const struct launch l = {
         "select_in_slots", (unsigned)min(CEIL_DIV(s.rows, warps), all),
-        warps * WARP,      warps * slot,
+        warps * WARP,      warps * size_slot(s),
         s.stream,          0};
     return launch_kernel(l, select_in_slots, s);
 }
 
 static int select_short(const struct selection &s) {
     if (s.cols <= HELD) return hold_rows<HELD / (4 * WARP)>(s);
-    const unsigned warps = count_slots(s.x, s.cols);
+    const unsigned warps = count_slots(s);
     return warps ? load_rows(s, warps) : hold_rows<SHORT / (4 * WARP)>(s);
 }
 
@@ -332,7 +339,7 @@ static __global__ void __launch_bounds__(THREADS)
     if (k <= THREADS) {
         kept_s[own.own] = most;
         __syncthreads(); // the maxima are stored
-        sort_shared<THREADS>(kept_s, THREADS, own.own);
+        sort_shared<THREADS>(kept_s, THREADS);
         floor = kept_s[k - 1];
     }
     __syncthreads(); // the floor is read, and the count is 0
@@ -343,7 +350,7 @@ static __global__ void __launch_bounds__(THREADS)
     for (unsigned i = count + own.own; i < padded; i += THREADS)
         kept_s[i] = NOTHING;
     __syncthreads(); // the entries after the candidates are stored
-    sort_shared<THREADS>(kept_s, padded, own.own);
+    sort_shared<THREADS>(kept_s, padded);
     for (unsigned i = own.own; i < k; i += THREADS)
         if (d.best) { // a column is stored inverted
             d.best[part * k + i] = i < count ? kept_s[i] - first : NOTHING;
@@ -355,7 +362,6 @@ static __global__ void __launch_bounds__(THREADS)
 
 static int select_parts(const struct selection &s, struct division d,
                         struct room r) {
-    const bool wide = ((uintptr_t)s.x % 16 | s.cols % 4) == 0;
     const struct launch l = {"select_in_shared",
                              (unsigned)(s.rows * d.parts),
                              THREADS,
@@ -363,7 +369,8 @@ static int select_parts(const struct selection &s, struct division d,
                              s.stream,
                              0};
     return launch_kernel(
-        l, wide ? select_in_shared<true> : select_in_shared<false>, s, d, r);
+        l, is_wide(s) ? select_in_shared<true> : select_in_shared<false>, s, d,
+        r);
 }
 
 /* Write the k best of a row's `count` entries, with a block per row. */

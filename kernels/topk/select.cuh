@@ -93,7 +93,7 @@ static __device__ __forceinline__ void visit(const source &from,
 }
 
 /* Count a block's arrival, and return to its threads how many arrivals were
- * earlier. Whoever arrives later sees what the block has stored. */
+ * earlier. A block that arrives later finds what this block has stored. */
 static __device__ __forceinline__ unsigned arrive(unsigned *arrived,
                                                   unsigned *earlier_s) {
     __threadfence(); // the results are visible before the arrival
@@ -133,7 +133,7 @@ raise_floor(entry *kept_s, const entry *entries, unsigned count, unsigned k) {
                 [&](entry e) { most = max(most, e); });
     kept_s[threadIdx.x] = most;
     __syncthreads(); // the maxima are stored
-    sort_shared<WIDTH>(kept_s, WIDTH, threadIdx.x);
+    sort_shared<WIDTH>(kept_s, WIDTH);
     const entry floor = kept_s[k - 1];
     __syncthreads(); // all threads have read it
     return floor;
@@ -162,7 +162,7 @@ sort_best(entry (&kept_s)[ROOM], unsigned *count_s, const entry *entries,
     for (unsigned i = kept + threadIdx.x; i < padded; i += WIDTH)
         kept_s[i] = NOTHING;
     __syncthreads(); // the entries after the kept ones are stored
-    sort_shared<WIDTH>(kept_s, padded, threadIdx.x);
+    sort_shared<WIDTH>(kept_s, padded);
     return true;
 }
 

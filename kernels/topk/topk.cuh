@@ -68,15 +68,6 @@ write_result(const struct selection &s, size_t row, size_t place, entry e) {
 
 /* ---- sorting ------------------------------------------------------------- */
 
-/* Wait for the WIDTH threads that share a row: a warp or a block. */
-template <unsigned WIDTH>
-static __device__ __forceinline__ void wait_for(void) {
-    if (WIDTH == WARP)
-        __syncwarp();
-    else
-        __syncthreads();
-}
-
 /* Exchange entries that are `stride` apart and in the wrong order: a step of a
  * bitonic sort of `count` entries, which begin at entry `first` of an array.
  * Runs of `size` entries become ordered, every second one upwards. `own`: the
@@ -95,15 +86,16 @@ static __device__ __forceinline__ void exchange_pairs(entry *entries, T first,
     }
 }
 
-/* Sort `count` entries in shared memory, a power of 2, the largest first. WIDTH
- * threads call this, after all entries are stored. */
+/* Sort `count` entries in shared memory, a power of 2, the largest first. All
+ * WIDTH threads of a block call this, after all entries are stored. */
 template <unsigned WIDTH>
-static __device__ __forceinline__ void
-sort_shared(entry *entries_s, unsigned count, unsigned own) {
+static __device__ __forceinline__ void sort_shared(entry *entries_s,
+                                                   unsigned count) {
     for (unsigned size = 2; size <= count; size *= 2)
         for (unsigned stride = size / 2; stride > 0; stride /= 2) {
-            exchange_pairs(entries_s, 0u, count, size, stride, own, WIDTH);
-            wait_for<WIDTH>(); // the entries of this step are stored
+            exchange_pairs<unsigned>(entries_s, 0, count, size, stride,
+                                     threadIdx.x, WIDTH);
+            __syncthreads(); // the entries of this step are stored
         }
 }
 
