@@ -72,12 +72,6 @@ static __global__ void relu_tiled_dx(float *dx, const float *dy, const float *y,
     }
 }
 
-/* Return whether all arrays are aligned for loads of 4 floats. */
-static int fours(const void *a, const void *b, const void *c) {
-    const uintptr_t all = (uintptr_t)a | (uintptr_t)b | (uintptr_t)c;
-    return all % sizeof(float4) == 0;
-}
-
 int weft_relu(int rung, float *y, const float *x, size_t count,
               weft_stream stream) {
     WEFT_CHECK_RUNG(rung);
@@ -85,7 +79,7 @@ int weft_relu(int rung, float *y, const float *x, size_t count,
     CHECK_COUNT(x, count);
     CHECK_ARRAY(y);
     CHECK_ARRAY(x);
-    if (rung == TILED && !fours(y, x, x)) rung = NAIVE;
+    if (rung == TILED && !are_aligned(y, x, x)) rung = NAIVE;
     switch (rung) {
     case REFERENCE: return WEFT_REFERENCE(relu_reference(y, x, count));
     case NAIVE:
@@ -109,7 +103,7 @@ int weft_relu_backward(int rung, float *dx, const float *dy, const float *y,
     CHECK_ARRAY(dx);
     CHECK_ARRAY(dy);
     CHECK_ARRAY(y);
-    if (rung == TILED && !fours(dx, dy, y)) rung = NAIVE;
+    if (rung == TILED && !are_aligned(dx, dy, y)) rung = NAIVE;
     switch (rung) {
     case REFERENCE:
         return WEFT_REFERENCE(relu_reference_backward(dx, dy, y, count));

@@ -19,6 +19,12 @@ static inline unsigned blocks_for(size_t count) {
     return (unsigned)CEIL_DIV(count, THREADS);
 }
 
+/* Return whether all arrays begin at multiples of 16 bytes, so that one load
+ * can fetch four floats. */
+static inline bool are_aligned(const void *a, const void *b, const void *c) {
+    return ((uintptr_t)a | (uintptr_t)b | (uintptr_t)c) % 16 == 0;
+}
+
 /* Reject a size below 1. */
 #define CHECK_SIZE(size)                                                       \
     WEFT_REQUIRE((size) >= 1, "%s: %s = %d, want at least 1", __func__, #size, \

@@ -105,7 +105,7 @@ template <bool WIDE> struct sharer {
 /* Return whether every row begins at a multiple of 16 bytes in each array. */
 static inline bool rows_are_aligned(const void *a, const void *b, const void *c,
                                     unsigned cols) {
-    return (((uintptr_t)a | (uintptr_t)b | (uintptr_t)c) % 16 | cols % 4) == 0;
+    return are_aligned(a, b, c) && cols % 4 == 0;
 }
 
 static __device__ __forceinline__ float add_four(four v) {

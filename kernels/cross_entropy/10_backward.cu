@@ -65,7 +65,7 @@ static __global__ void __launch_bounds__(THREADS)
 
 int cross_entropy_backward(const gradient *g) {
     const size_t count = (size_t)g->n * g->classes;
-    const bool aligned = rows_are_aligned(g->dlogits, g->prob, g->prob, 4);
+    const bool aligned = are_aligned(g->dlogits, g->prob, g->prob);
     differentiate<<<(unsigned)CEIL_DIV(count, TILE), THREADS, 0, g->stream>>>(
         g->dlogits, g->dloss, g->prob, g->target, g->n, g->classes, aligned);
     WEFT_LAUNCHED(differentiate);

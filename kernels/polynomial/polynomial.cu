@@ -68,8 +68,7 @@ static __global__ void polynomial_vectorised(float *y, const float *x,
         const float4 v = ((const float4 *)x)[i];
         ((float4 *)y)[i] = make_float4(evaluate(a, v.x), evaluate(a, v.y),
                                        evaluate(a, v.z), evaluate(a, v.w));
-    } else if (i <
-               fours + count % 4) { // the remaining elements, one per thread
+    } else if (i < fours + count % 4) { // one of the remaining elements
         const size_t at = i + 3 * fours;
         y[at] = evaluate(a, x[at]);
     }
@@ -91,12 +90,6 @@ static __global__ void polynomial_vectorised_dx(float *dx, const float *dy,
     }
 }
 
-/* Return whether all arrays are aligned for loads of 4 floats. */
-static int fours(const void *a, const void *b, const void *c) {
-    const uintptr_t all = (uintptr_t)a | (uintptr_t)b | (uintptr_t)c;
-    return all % sizeof(float4) == 0;
-}
-
 int weft_polynomial(int rung, float *y, const float *x, size_t count, float a0,
                     float a1, float a2, float a3, weft_stream stream) {
     WEFT_CHECK_RUNG(rung);
@@ -105,7 +98,7 @@ int weft_polynomial(int rung, float *y, const float *x, size_t count, float a0,
     CHECK_ARRAY(y);
     CHECK_ARRAY(x);
     const struct coefficients a = {a0, a1, a2, a3};
-    if (rung == VECTORISED && !fours(y, x, x)) rung = NAIVE;
+    if (rung == VECTORISED && !are_aligned(y, x, x)) rung = NAIVE;
     switch (rung) {
     case REFERENCE:
         return WEFT_REFERENCE(
@@ -133,7 +126,7 @@ int weft_polynomial_backward(int rung, float *dx, const float *dy,
     CHECK_ARRAY(dy);
     CHECK_ARRAY(x);
     const struct coefficients slope = derive(a1, a2, a3);
-    if (rung == VECTORISED && !fours(dx, dy, x)) rung = NAIVE;
+    if (rung == VECTORISED && !are_aligned(dx, dy, x)) rung = NAIVE;
     switch (rung) {
     case REFERENCE:
         return WEFT_REFERENCE(
