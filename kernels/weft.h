@@ -324,9 +324,10 @@ int weft_scan_backward(int rung, float *dx, const float *dy, size_t count,
  * number of x, at most 2^24 for several rows. "radix_select" needs 2 k for each
  * of up to 1024 rows. "filtered" needs one more for each 32 numbers, and
  * "reference" 3 k + 256 for each thread. "heap_a_warp" uses "radix_select" for
- * a k above 256, and "batched" uses "filtered" for rows that exceed shared
- * memory. Source of the radix select: Alabi et al., Fast k-selection algorithms
- * for graphics processing units, 2012. */
+ * a k above 256. "batched" needs k for each 8192 numbers of a row; if these
+ * exceed a block's shared memory, it uses "filtered". Source of the radix
+ * select: Alabi et al., Fast k-selection algorithms for graphics processing
+ * units, 2012. */
 int weft_topk(int rung, float *values, int64_t *indices, const float *x,
               size_t rows, size_t cols, size_t k, weft_stream stream);
 

@@ -142,8 +142,8 @@ PTX_INLINE void mbarrier_wait(mbarrier *bar, unsigned parity) {
 #endif
 }
 
-/* The same for values that blocks of the cluster have sent: they are visible
- * afterwards. */
+/* Wait as mbarrier_wait() does, for values that blocks of the cluster have
+ * sent. They are visible afterwards. */
 PTX_INLINE void mbarrier_wait_cluster(mbarrier *bar, unsigned parity) {
 #if PTX_TWIN
     hopper_twin::wait(bar, parity);

@@ -18,8 +18,8 @@
  * All sums are added in an order that depends on the tile's number alone:
  * RING_SECTION neighbouring tiles are a section. A tile adds the earlier tiles
  * of its section in a tree, and the sums of the earlier sections one after the
- * other. A looker keeps the sum of all complete sections in a register, so
- * tiles wait for tiles' sums alone.
+ * other. The warp that looks back keeps the sum of all complete sections in a
+ * register, so it waits for the sums of tiles alone.
  *
  * Source: Merrill and Garland, Single-pass Parallel Prefix Scan with Decoupled
  * Look-back, 2016, for published sums; the warps' division of work is that of
@@ -35,14 +35,14 @@ enum {
     RING_PARTS = 16, // parts of a tile
     RING_ROWS = 8,   // rows of a part, each of a group of four per lane
     RING_SLOTS = 3,
-    RING_ADDERS = 8,
+    RING_ADDERS = 8, // warps
     // While a tile waits in registers, its slot is free, but its entry is not.
     RING_ENTRIES = RING_SLOTS + 1,
     RING_FOURS = RING_PARTS * RING_ROWS * WARP, // groups of four of a tile
     RING_NUMBERS = 4 * RING_FOURS,
     RING_BYTES = RING_NUMBERS * (int)sizeof(float),
-    RING_STRIDE = RING_BYTES + 128, // results may begin within a line
-    RING_FINISHERS = RING_PARTS * WARP,
+    RING_STRIDE = RING_BYTES + 128,     // results may begin within a line
+    RING_FINISHERS = RING_PARTS * WARP, // threads
     RING_THREADS = (2 + RING_ADDERS + RING_PARTS) * WARP,
     RING_SECTION = 128,
     RING_LANE = RING_SECTION / WARP, // tiles of a section that a lane reads
@@ -100,7 +100,7 @@ template <class T> struct tile_ring {
         mbarrier_wait(&full[p.slot.at], p.slot.parity);
         return tile[p.entry.at];
     }
-    /* Wait until all parts are added: nobody else reads the slot. */
+    /* Wait until all parts are added: the adders have read the slot. */
     __device__ __forceinline__ void wait_added(const ring_place &p) {
         mbarrier_wait(&added[p.entry.at], p.entry.parity);
     }
@@ -132,7 +132,7 @@ static __device__ __forceinline__ char *find_slot(char *slots_s,
 
 /* ---- one thread loads ---------------------------------------------------- */
 
-/* Load tiles while there are any, then store the end. */
+/* Load tiles until none is left, then store the end. */
 template <class Work, class T>
 static __device__ __forceinline__ void
 load_tiles(tile_ring<T> *ring_s, char *slots_s, const Work &work,
@@ -200,11 +200,11 @@ add_tiles(tile_ring<T> *ring_s, char *slots_s, const Work &work,
     }
 }
 
-/* ---- a warp looks at earlier tiles --------------------------------------- */
+/* ---- a warp looks back --------------------------------------------------- */
 
 /* The published sums of two neighbouring sections, in the registers of a warp:
  * lane i has tiles i, i + 32, i + 64 and so on. */
-template <class T> struct tile_looker {
+template <class T> struct look_back_window {
     unsigned first = 0; // the first tile of the two sections
     T before = T();     // the sum of all tiles before it
     tile_state<T> states[2 * RING_LANE] = {};
@@ -240,8 +240,8 @@ template <class T> struct tile_looker {
             states[k + RING_LANE] = {};
         }
     }
-    /* Return the sum of all tiles before `tile`, which is not before that of an
-     * earlier call. */
+    /* Return the sum of all tiles before `tile`. Later calls have later
+     * tiles. */
     __device__ __forceinline__ T find(const chain<T> &c, unsigned tile) {
         for (;;) {
             if (!read(c, tile)) {
@@ -259,13 +259,13 @@ template <class T> struct tile_looker {
 /* Store the sum of all earlier tiles for each tile of the block. */
 template <class T>
 static __device__ __forceinline__ void
-look_at_tiles(tile_ring<T> *ring_s, const chain<T> &c, unsigned tiles) {
-    tile_looker<T> looker;
+look_back(tile_ring<T> *ring_s, const chain<T> &c, unsigned tiles) {
+    look_back_window<T> window;
     for (ring_turn<RING_ENTRIES> entry;; entry.advance()) {
         mbarrier_wait(&ring_s->taken[entry.at], entry.parity);
         const unsigned tile = ring_s->tile[entry.at];
         if (tile >= tiles) return;
-        const T before = looker.find(c, tile);
+        const T before = window.find(c, tile);
         if (threadIdx.x % WARP == 0) {
             ring_s->before[entry.at] = before;
             mbarrier_arrive(&ring_s->ready[entry.at]);
@@ -295,7 +295,7 @@ run_ring(tile_ring<T> *ring_s, char *slots_s, const Work &work,
     if (warp == 0) {
         if (threadIdx.x == 0) load_tiles(ring_s, slots_s, work, c, tiles);
     } else if (warp == 1) {
-        look_at_tiles(ring_s, c, tiles);
+        look_back(ring_s, c, tiles);
     } else if (warp < 2 + RING_ADDERS) {
         add_tiles(ring_s, slots_s, work, c, tiles, warp - 2);
     } else {

@@ -10,19 +10,18 @@
  *             scan over lanes finds the places of 512 numbers.
  * Prediction: 6 bytes per number if half are kept. At the rate of a copy, that
  *             is 380 us for 2^28 numbers on an H200, where rung 4 takes 630.
- * Limit:      the memory. The rung needs compute capability 9.0. If x begins at
- *             no multiple of 16 bytes, and for the last tile, threads load.
+ * Limit:      the memory. The rung needs compute capability 9.0. Threads load
+ *             the last tile, and all tiles if x begins at no multiple of 16
+ *             bytes.
  * Error:      none: the kept numbers are copies, and counts are integers. */
 #include "compact.cuh"
-
-#include <stdint.h>
 
 #include "common/tile_ring.cuh"
 
 enum {
     LINE = 32,       // floats of 128 bytes
     SUMMED_ROWS = 4, // rows whose counts share a word
-    KEPT = 1,        // number of the barrier of the warps that finish
+    FINISH = 1,      // number of the barrier of the warps that finish
 };
 
 /* Below this count, tiles of 64 KB would be too few to keep a GPU busy. */
@@ -113,7 +112,7 @@ struct compact_work {
                            first = ring_s->wait_before(p);
             float *const to = c.y + first;
             const unsigned past = (uintptr_t)to / sizeof(float) % LINE;
-            named_barrier(KEPT, RING_FINISHERS); // no thread reads the tile
+            named_barrier(FINISH, RING_FINISHERS); // no thread reads the tile
 #pragma unroll
             for (int row = 0; row < RING_ROWS; row++) {
                 float *at = slot_s + past + places[row];
@@ -121,7 +120,7 @@ struct compact_work {
                 for (int k = 0; k < 4; k++)
                     if (v[row].at[k] > c.threshold) *at++ = v[row].at[k];
             }
-            named_barrier(KEPT, RING_FINISHERS); // the kept numbers are stored
+            named_barrier(FINISH, RING_FINISHERS); // the numbers are stored
             write_lines(to - past, slot_s, past, past + total, thread);
             if (tile == tiles - 1 && thread == 0)
                 *c.kept = (int64_t)first + total;

@@ -1,10 +1,9 @@
 /* 09_mean.cu -- the mean of the rows' losses, for all rungs from `online` on.
  *
  * Idea:    a second launch, which starts while the first one ends. A block adds
- *          4096 losses, and the last block adds the blocks' sums. Any block may
- *          be the last, but the sums have the order of their numbers. So the
- *          order depends only on how many losses there are, and every grid and
- *          every GPU adds the same losses to the same bits.
+ *          4096 losses, and the last block adds the sums of all blocks in their
+ *          order, whichever block it is. So the order of all additions depends
+ *          only on the number of losses, and every GPU gives the same bits.
  * Limit:   the last block adds n / 4096 sums alone.
  * Error:   a thread adds 16 losses in sequence; two trees add the rest. */
 #include "cross_entropy.cuh"

@@ -18,7 +18,8 @@ static __device__ __forceinline__ float find_loss(float logit, pair row) {
     return logf(row.sum + (row.most - row.most)) - (logit - row.most);
 }
 
-/* Where a kernel stores the losses of rows, and what it needs to find them. */
+/* The losses of rows, which a kernel stores, and the targets that determine
+ * them. */
 struct row_losses {
     float *losses; // (n)
     const int64_t *target;
@@ -49,7 +50,7 @@ struct scoring {
     cudaStream_t stream;
     // Memory from cross_entropy_claim().
     float *losses, *sums; // (n) losses, and the sums of pieces of them
-    unsigned *arrived;    // 0: blocks that have stored a sum
+    unsigned *arrived;    // blocks that have stored a sum; 0 at first
 
     row_losses rows() const { return {losses, target, classes}; }
     /* Return whether every row begins at a multiple of 16 bytes. */

@@ -55,6 +55,7 @@ template <bool CENTRED, bool WIDE, int GROUPS> struct held {
         warp.squares = add_lanes(warp.squares);
         return warp;
     }
+    /* Load group j of weight or bias, or `other` where it is NULL. */
     __device__ __forceinline__ four load_constant(const float *scale,
                                                   unsigned j, float other) {
         return scale

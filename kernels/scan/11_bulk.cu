@@ -12,8 +12,8 @@
  *             of rung 10.
  * Limit:      the memory. The rung needs compute capability 9.0. If addresses
  *             are no multiples of 16, and for the last tile, threads load.
- * Error:      the numbers of a tile, and the 128 tiles of a section, add up in
- *             trees; sections one after the other. So the last sum's error
+ * Error:      trees add the numbers of a tile, and the 128 tiles of a section.
+ *             Sections are added one after the other. So the last sum's error
  *             grows with the count divided by 2^21. */
 #include "scan.cuh"
 

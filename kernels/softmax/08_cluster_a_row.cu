@@ -18,8 +18,9 @@
  * No help:    on an H200, rows of 65,536 to 262,144 numbers take 546 to 550 us,
  *             where a copy takes 505. A ring of bulk loads (TMA) that run ahead
  *             into shared memory takes 556 to 592 us at best.
- * Error:      the factor of a warp's exponentials rounds them once more. So
- * equal numbers in different warps may differ in their last bits. */
+ * Error:      the factor of a warp's exponentials rounds them once more. So the
+ *             results of equal numbers in different warps may differ in their
+ *             last bits. */
 #include "in_registers.cuh"
 
 #include "common/cluster.cuh"

@@ -65,11 +65,10 @@ struct digit_states {
     }
 };
 
-/* Add the counts of the four digits of PORTION tiles to counts (PASSES,
- * DIGITS).
- */
-enum { PORTION = 2 };
+enum { PORTION = 2 }; // tiles whose digits a block counts
 
+/* Add the counts of the four digits of PORTION tiles to counts
+ * (PASSES,DIGITS). */
 template <bool FLOAT>
 static __global__ void count_digits(unsigned *counts, sort_pass p) {
     __shared__ unsigned counts_s[PASSES][DIGITS];

@@ -4,7 +4,8 @@
  * Idea:       a warp reads a row once. Its registers contain the best entries
  *             so far, in order. A number is a candidate only if it exceeds the
  *             k-th of them; the lanes vote in a ballot. The place of a
- * candidate is the number of better ones, and all worse ones move by one lane.
+ *             candidate is the number of better ones, and all worse ones move
+ *             by one lane.
  * Prediction: each number is read once. Of n numbers in random order, about
  *             k (1 + ln(n / k)) are candidates. In ascending order, all are.
  * Limit:      one warp per row, and registers for at most 256 entries: a larger

@@ -13,15 +13,14 @@ template <int KEPT> struct heap {
     }
     /* Return the entry at `place`, which is the same in all lanes. */
     __device__ __forceinline__ entry find(unsigned place) const {
-        entry e = NOTHING;
+        entry e = NOTHING; // no index: all of best[] stays in registers
 #pragma unroll
-        for (unsigned j = 0; j < KEPT;
-             j++) // without an index, all stay in registers
+        for (unsigned j = 0; j < KEPT; j++)
             e |= place / WARP == j ? best[j] : NOTHING;
         return __shfl_sync(0xffffffff, e, (int)(place % WARP));
     }
-    /* Insert an entry, which is the same in all lanes. The last one drops out.
-     */
+    /* Insert an entry, which is the same in all lanes, and drop the last
+     * one. */
     __device__ __forceinline__ void insert(entry e) {
         const unsigned lane = threadIdx.x % WARP;
         unsigned better = 0;

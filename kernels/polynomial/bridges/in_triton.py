@@ -1,6 +1,6 @@
 """x + x^2 / 2 and its gradient in Triton, which compiles them for a GPU.
 
-A program computes BLOCK elements, and the mask is the guard.
+A program computes BLOCK elements, and the mask excludes those past the end.
 """
 
 import torch

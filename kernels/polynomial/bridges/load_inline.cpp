@@ -1,14 +1,14 @@
 /* load_inline.cpp -- the polynomial as a Python module, for load_inline().
  *
- * load_inline() adds torch/extension.h and the module's definition. Including
- * that header is what takes the time of the build. */
+ * load_inline() adds torch/extension.h and the module's definition. That header
+ * takes most of the build's time. */
 extern "C" {
 #include "polynomial.c"
 }
 
 static float *floats(const at::Tensor &x) {
     TORCH_CHECK(x.is_cpu() && x.is_contiguous(),
-                "polynomial: expected no gaps");
+                "polynomial: expected a contiguous array on the CPU");
     return x.data_ptr<float>(); // which checks the dtype
 }
 

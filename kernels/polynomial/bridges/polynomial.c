@@ -1,7 +1,7 @@
 /* polynomial.c -- x + x^2 / 2 and its gradient, for the bridges to PyTorch.
  *
- * These loops know nothing of PyTorch. Every bridge leads to them, so that the
- * bridges differ in nothing but their own cost. */
+ * These loops need nothing from PyTorch. Every bridge from Python to C calls
+ * them, so that the bridges differ only in their own cost. */
 #include <stddef.h>
 
 /* Compute y (n) from x (n). */

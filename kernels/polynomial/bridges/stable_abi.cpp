@@ -1,7 +1,7 @@
 /* stable_abi.cpp -- the polynomial as ops of PyTorch, through its stable ABI.
  *
- * This file includes only torch/csrc/stable and C. So the library that it
- * becomes needs neither Python nor the version of PyTorch that compiled it. */
+ * This file includes only torch/csrc/stable and C. So its library needs neither
+ * Python nor the version of PyTorch that compiled it. */
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>
@@ -15,7 +15,8 @@ using torch::stable::Tensor;
 static float *floats(const Tensor &x) {
     STD_TORCH_CHECK(x.scalar_type() == torch::headeronly::ScalarType::Float,
                     "polynomial: expected float32");
-    STD_TORCH_CHECK(x.is_contiguous(), "polynomial: expected no gaps");
+    STD_TORCH_CHECK(x.is_contiguous(),
+                    "polynomial: expected a contiguous array");
     return (float *)x.data_ptr();
 }
 
