@@ -15,8 +15,7 @@ using torch::stable::Tensor;
 static float *floats(const Tensor &x) {
     STD_TORCH_CHECK(x.scalar_type() == torch::headeronly::ScalarType::Float,
                     "polynomial: expected float32");
-    STD_TORCH_CHECK(x.is_contiguous(),
-                    "polynomial: expected a contiguous array");
+    STD_TORCH_CHECK(x.is_contiguous(), "polynomial: expected no gaps");
     return (float *)x.data_ptr();
 }
 
