@@ -66,7 +66,7 @@ def test_rows_without_a_gpu_have_no_times_of_triton(tmp_path, monkeypatch, capsy
 
 
 def test_an_unknown_bridge_is_one_error(capsys):
-    assert command.main("bench bridges --rungs cffi,ctypes".split()) == 1
+    assert command.main(["bench", "bridges", "--rungs", "cffi,ctypes"]) == 1
     want = "no bridge 'ctypes'; there are cffi, function, library, stable_abi, "
     assert want in capsys.readouterr().err
 
