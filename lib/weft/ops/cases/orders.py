@@ -165,7 +165,7 @@ def sort(x, values=None, descending=False):
     as in PyTorch: -0 equals 0, and every NaN is greater than infinity. values (count),
     of any type with 32 bits, is optional. If it is given, the result is a pair: the
     sorted numbers, and the values in the same order. sort() has no gradients, since
-    its kernels do not keep the order; x[weft.argsort(x)] has the same numbers, and
+    its kernels do not store the indices; x[weft.argsort(x)] has the same numbers, and
     gradients.
     """
     if values is None and x.dtype != torch.uint32:

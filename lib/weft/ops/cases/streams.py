@@ -1,4 +1,7 @@
-"""Describe copy, polynomial, transpose, reduce, scan and compact: one reading each."""
+"""Describe ops that read an array once.
+
+They are copy, polynomial, transpose, reduce, scan and compact.
+"""
 
 from __future__ import annotations
 
