@@ -65,6 +65,12 @@ def test_rows_without_a_gpu_have_no_times_of_triton(tmp_path, monkeypatch, capsy
     assert "without recording a gradient" in capsys.readouterr().out
 
 
+def test_an_unknown_bridge_is_one_error(capsys):
+    assert command.main(["bench", "bridges", "--rungs", "cffi,ctypes"]) == 1
+    want = "no bridge 'ctypes'; there are cffi, function, library, stable_abi, "
+    assert want in capsys.readouterr().err
+
+
 def test_a_wrong_bridge_is_not_timed(monkeypatch):
     monkeypatch.setattr(bridges, "connect", lambda name: (torch.sin, 0.0))
     with pytest.raises(RuntimeError, match="cffi computed a wrong result"):

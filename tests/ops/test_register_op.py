@@ -93,12 +93,17 @@ def test_it_is_a_layer_that_trains(poly):
     assert losses[-1] < losses[0] / 2
 
 
+READ_ONLY = "__global__ void f(const float *y, float *x, int n) { x[0] = y[0]; }"
 BAD = {
     "name": (lambda k: weft.register_op("1x", k.twice), "name='1x'"),
     "ending": (lambda k: weft.register_op("x_backward", k.twice), "_backward"),
     "no kernel": (lambda k: weft.register_op("bad", 3), "forward is 3"),
     "parameters": (
         lambda k: weft.register_op("bad", k.poly_backward),
+        r"expected a kernel with the parameters \(y, x, n\)",
+    ),
+    "read-only result": (
+        lambda k: weft.register_op("bad", weft.load_cuda(READ_ONLY)),
         r"expected a kernel with the parameters \(y, x, n\)",
     ),
     "several": (lambda k: weft.register_op("bad", k), "4 kernels"),

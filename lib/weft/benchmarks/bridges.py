@@ -36,7 +36,9 @@ import torch
 from cffi import FFI
 
 from ..base.device import parse_device
+from ..base.errors import ArgumentError
 from ..base.paths import KERNELS
+from ..csource.scanner import blank_comments
 from ..timing import device_name
 from ..timing.race import Contender, race
 from ..timing.results import Row
@@ -218,7 +220,8 @@ def count_lines(name: str) -> int:
     texts = [_strip_python(inspect.getsource(function)) for function in functions]
     for file in files:
         text = (SOURCES / file).read_text()
-        texts.append(_strip_python(text) if file.endswith(".py") else _strip_c(text))
+        strip = _strip_python if file.endswith(".py") else blank_comments
+        texts.append(strip(text))
     return sum(bool(line.strip()) for text in texts for line in text.splitlines())
 
 
@@ -233,12 +236,6 @@ def _strip_python(text: str) -> str:
             lines[first - 1 : last] = [""] * (last - first + 1)
         starts = token.type in (tokenize.NEWLINE, tokenize.INDENT, tokenize.NL)
     return "\n".join(lines)
-
-
-def _strip_c(text: str) -> str:
-    """Remove the comment at the top of a C++ file, and comments at ends of lines."""
-    code = text.partition("*/")[2]
-    return "\n".join(line.partition("//")[0] for line in code.splitlines())
 
 
 def find_support(call: Call, device: str = "cpu") -> dict[str, bool]:
@@ -300,9 +297,11 @@ def rows(
 
     supported: whether to try what works, which takes seconds. On a CPU, Triton's row
     has lines, but no times. On a GPU, it is the only bridge. The last rows are
-    PyTorch's own x + x * x / 2 and, on a CPU, the C loop alone. Raises RuntimeError if
-    a bridge computes a wrong result.
+    PyTorch's own x + x * x / 2 and, on a CPU, the C loop alone. Raises ArgumentError
+    for an unknown name, and RuntimeError if a bridge computes a wrong result.
     """
+    if unknown := [name for name in names if name not in PARTS]:
+        raise ArgumentError(f"no bridge {unknown[0]!r}; there are {', '.join(PARTS)}")
     place = parse_device(device)
     on_gpu = place.type == "cuda"
     x = torch.linspace(-2, 2, CALLED, device=str(place))

@@ -7,6 +7,6 @@ bench        times the rungs of an op and PyTorch's op, or runs a benchmark
 mnist        trains the CNN, alone or against PyTorch
 puzzles      lists the puzzles, shows one, or checks a solution
 grade        grades a submitted notebook; graded_process runs its answers
-class_grades    shows the grades of a class: `weft class`
+class_grades shows the grades of a class: `weft class`
 magic        defines %%cuda and %%cuda_header
 """

@@ -3,9 +3,7 @@
 train_digits(activation)          a small network learns MNIST: its accuracy
 draw_graphs(function, x)          the graphs of torch.compile, and their breaks
 draw_table(list_bridges())        what each bridge costs, and what works with it
-play_sizes(rows)                  a slider for the size: call and kernel
-rows = train_beside({"ours": model, "torch": other})
-draw_steps(rows)                  a bar for each model's training step
+play_sizes(list_bridges())        a slider for the size: call and kernel
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ import io
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +27,7 @@ from ..base.style import DIM, FAULT, OPPONENT, READ, REFERENCE, SHARED, WIDTH
 from ..base.text import count_things
 from ..benchmarks import bridges
 from ..benchmarks.plot_bodies import load_elsewhere
-from ..mnist import epoch_order, load
-from ..mnist.data import MEAN, STD
+from ..mnist import epoch_order, load_tensors
 from ..report.html import Table, table
 from ..see.pictures import svg
 from ..see.pictures.panels import EDGE
@@ -48,14 +45,15 @@ def train_digits(activation: Call, seed: int = 0, count: int = 60_000) -> float:
     activation: follows both hidden layers of 32 units. seed: determines the initial
     weights and the order. count: the first images of the training set that are used.
     """
-    with _use_one_thread(), torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         layers = [torch.nn.Linear(*size) for size in ((784, 32), (32, 32), (32, 10))]
         weights = [weight for layer in layers for weight in layer.parameters()]
         optimizer = torch.optim.SGD(weights, lr=0.02)
 
         def predict(x: torch.Tensor) -> torch.Tensor:
-            return layers[2](activation(layers[1](activation(layers[0](x)))))
+            x = activation(layers[0](x.flatten(1)))
+            return layers[2](activation(layers[1](x)))
 
         x, y = load_tensors("train", count)
         for batch in torch.from_numpy(epoch_order(seed, 0, count, 100)).split(100):
@@ -65,26 +63,6 @@ def train_digits(activation: Call, seed: int = 0, count: int = 60_000) -> float:
         x, y = load_tensors("test")
         with torch.no_grad():
             return 100 * (predict(x).argmax(1) == y).double().mean().item()
-
-
-def load_tensors(
-    split: str, count: int | None = None
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return normalized images (n,784) float32 and labels (n) int64 of a split."""
-    part = load(split).first(count)
-    images = torch.tensor(part.images).flatten(1).float()
-    return (images / 255 - MEAN) / STD, torch.tensor(part.labels).long()
-
-
-@contextlib.contextmanager
-def _use_one_thread() -> Iterator[None]:
-    """Use one thread, which is faster than several for layers of 32 units."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 # ---- the graphs of torch.compile -----------------------------------------------------

@@ -30,9 +30,8 @@ from ..benchmarks.race.command import compare_best
 from ..benchmarks.race.inside import conv2_back, draw_conv2_back
 from ..benchmarks.race.race import run_heat, rungs_of
 from ..benchmarks.race.work import StepPart, find_limits, find_roof, floor_us, sum_parts
-from ..mnist import Cnn, trainer
-from ..mnist.data import Split, epoch_order, load
-from ..mnist.numpy_cnn import normalise
+from ..mnist import Cnn, load_tensors, trainer
+from ..mnist.data import Split, epoch_order
 from ..mnist.rungs import parse_twin
 from ..ops import nn
 from ..see.view import show_figure
@@ -291,7 +290,9 @@ def race_models(
 
     models: by name, from images (n,1,28,28) to logits (n,10). All start from the first
     one's weights, and see the same images in the same order. images, tests: the numbers
-    of training and test images. rounds: the number of timed steps.
+    of training and test images. batch, lr: images and learning rate of a step. rounds:
+    the number of timed steps. load_state_dict() raises RuntimeError for a model that
+    cannot have the first one's weights.
 
     Returns a row for each model, which plot_run() and plot_steps() draw: "us" per step,
     "losses", and "test_accuracies" after each epoch. A model with a layer of weft.nn
@@ -299,14 +300,8 @@ def race_models(
     """
     first = next(iter(models.values()))
     start = copy.deepcopy(first.state_dict())
-    data = {
-        name: load(name).first(n) for name, n in (("train", images), ("test", tests))
-    }
-    x, labels, test_x, test_labels = (
-        torch.from_numpy(array).to(device)
-        for split in data.values()
-        for array in (normalise(split.images), split.labels.astype(np.int64))
-    )
+    splits = *load_tensors("train", images), *load_tensors("test", tests)
+    x, labels, test_x, test_labels = (array.to(device) for array in splits)
     orders = [epoch_order(0, epoch, images, batch) for epoch in range(epochs)]
     batches = [torch.from_numpy(o.astype(np.int64)).to(device) for o in orders]
 

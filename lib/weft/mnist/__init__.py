@@ -22,7 +22,7 @@ __all__ = make_lazy(
         "python_cnn": ("PythonCnn",),
         "rungs": ("Config", "rungs", "trainer"),
         "train": ("Result", "run"),
-        "twin": ("Twin", "TwinTrainer", "precision"),
+        "twin": ("Twin", "TwinTrainer", "load_tensors", "precision"),
         "weights": ("exact_step", "initial_weights"),
     },
 )

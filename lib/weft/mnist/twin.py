@@ -22,17 +22,24 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..base.errors import ArgumentError
 from ..timing.clocks import Marks
-from .data import MEAN, STD, Split
+from .data import MEAN, STD, Split, load
+from .numpy_cnn import normalise
 from .rungs import PRECISIONS, check_precision, parse_twin
 from .trainer import EVALUATION_BATCH, checked_device
 from .weights import MOVELESS
 
 HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}  # the type that autocast uses
+
+
+def load_tensors(split: str, count: int | None = None) -> tuple[Tensor, Tensor]:
+    """Return the first images, normalized (n,1,28,28) float32, and labels (n) int64."""
+    part = load(split).first(count)
+    return torch.from_numpy(normalise(part.images)), torch.tensor(part.labels).long()
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ NumPy array. All others give a torch tensor. `rung` names the implementation, su
 target. matmul (products.py) also takes 16-bit floats, transposed views, batches and
 vectors.
 In torch.compile, torch.export and torch.func, a call is an op of torch.ops.weft.
+`import weft.ops` registers these ops; `import weft` alone does not.
 Bad input raises weft.ArgumentError (a ValueError) whose message contains the numbers.
 
     op, bindings make a Python function with gradients from an op's description and

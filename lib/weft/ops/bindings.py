@@ -14,7 +14,7 @@ import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
@@ -319,11 +319,7 @@ class CallPlan:
     def _refuse(self, i: OpInput, tensors: Tensors, known: Mapping[str, Any]) -> None:
         """Raise ArgumentError for an array whose shape does not fit other shapes."""
         dims = known[ANY[0]] if i.dims is ANY else [known.get(d, d) for d in i.dims]
-        wanted = f"({', '.join(map(str, dims))}{',' * (len(dims) == 1)})"
-        others = describe_shapes({n: t for n, t in tensors.items() if n != i.name})
-        since = f", since {others}" if others else ""
-        actual = f"{i.name} is {shape_of(tensors[i.name])}"
-        raise ArgumentError(f"{self.name}: {actual}, expected {wanted}{since}")
+        refuse_shape(self.name, i.name, tensors[i.name].shape, dims, tensors)
 
     def want_room(self, args: Sequence[Any], tensors: Tensors) -> None:
         """Refuse an array that the op must write to but cannot."""
@@ -463,6 +459,19 @@ class Differentiable(torch.autograd.Function):
         tensors = dict(zip(plan.saved, ctx.saved_tensors))
         tensors[plan.gradient] = dy.contiguous()
         return None, *plan.backwards(rung, tensors, numbers, ctx.needs_input_grad[1:])
+
+
+def refuse_shape(
+    op: str, name: str, shape: Sequence[Any], want: Sequence[Any], tensors: Tensors
+) -> NoReturn:
+    """Raise ArgumentError for an array that does not fit the others in `tensors`.
+
+    want: the expected dimensions, or the names of unknown ones.
+    """
+    wanted = f"({', '.join(map(str, want))}{',' * (len(want) == 1)})"
+    others = describe_shapes({n: t for n, t in tensors.items() if n != name})
+    since = f", since {others}" if others else ""
+    raise ArgumentError(f"{op}: {name} is {tuple(shape)}, expected {wanted}{since}")
 
 
 def describe_shapes(tensors: Tensors) -> str:

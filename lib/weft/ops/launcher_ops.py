@@ -1,5 +1,7 @@
 """The launchers of weft.h as ops of PyTorch's library: torch.ops.weft.relu, ...
 
+`import weft.ops` registers them.
+
 Everything follows from an op's declarations: the schema from the twin's parameters and
 from weft.h, the shapes of the results (register_fake) from the Op's shapes, and the
 gradients from the launcher of the backward pass, which is an op, too.
@@ -13,6 +15,7 @@ otherwise once per element of the batch.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,10 +23,14 @@ from typing import Any
 import torch
 
 from ..base.errors import ArgumentError
-from .bindings import ANY, LEADING, CallPlan, OpLauncher, describe_shapes, spread_values
+from .bindings import ANY, LEADING, CallPlan, OpLauncher, refuse_shape, spread_values
 from .calls import tensor_of, want_one_device, wants_gradients
 from .library import WEFT, LibraryOp
 from .op import Op
+
+# Arguments of backward passes that weft.h lacks.
+ANY_SHAPE = "shape"  # the shape of a result that no other argument determines
+MASK = "output_mask"  # which gradients the backward pass computes
 
 # Ops that vmap() refuses, and why it has no rule for them.
 NOT_BATCHED = {
@@ -114,7 +121,7 @@ class LauncherOp(LibraryOp):
             self._add_sizes(name, tensor.shape, numbers)
         for name, tensor in tensors.items():
             if (want := self.shape_of(name, numbers)) != tuple(tensor.shape):
-                self._refuse(name, tensors, want)
+                refuse_shape(self.name, name, tensor.shape, want, tensors)
         return numbers
 
     def _add_sizes(
@@ -128,19 +135,12 @@ class LauncherOp(LibraryOp):
             numbers.setdefault(LEADING, shape[:-1])
             shape = (math.prod(shape[:-1]), shape[-1])
         if len(shape) != len(dims):
-            self._refuse(name, {name: shape}, dims)
+            refuse_shape(self.name, name, shape, dims, {})
         numbers |= {
             dim: size
             for dim, size in zip(dims, shape)
             if dim.isidentifier() and dim not in numbers
         }
-
-    def _refuse(self, name: str, tensors: Mapping[str, Any], want: Any) -> None:
-        shape = tuple(getattr(tensors[name], "shape", tensors[name]))
-        others = describe_shapes({n: t for n, t in tensors.items() if n != name})
-        since = f", since {others}" if others else ""
-        wanted = f"({', '.join(map(str, want))}{',' * (len(want) == 1)})"
-        raise ArgumentError(f"{self.name}: {name} is {shape}, expected {wanted}{since}")
 
     def shape_of(self, name: str, numbers: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return the shape of an argument or a result for these sizes."""
@@ -176,7 +176,7 @@ class LauncherOp(LibraryOp):
             return self.pack(
                 y.unflatten(0, (count, -1)) if self._is_row(name) else y
                 for name, y in zip(self.outputs, results)
-            ), self.pack(0 if there else None for there in made)
+            ), self.pack(0 if is_made else None for is_made in made)
         return super().batch(info, in_dims, *args, rung=rung)
 
     def list_results(self, results: Any) -> Sequence[Any]:
@@ -197,9 +197,6 @@ class LauncherOp(LibraryOp):
         """Return whether an array has one number for each row, such as a mean."""
         dims = self.op.shapes[self.op.array(name)]
         return dims in [(self.op.shapes[many][0],) for many in self.op.many]
-
-
-ANY_SHAPE = "shape"  # an argument: the shape of a result that no argument determines
 
 
 class ForwardOp(LauncherOp):
@@ -344,9 +341,6 @@ class ForwardOp(LauncherOp):
         return tuple(found[name] if needs[name] else None for name in needs)
 
 
-MASK = "output_mask"  # an argument: which gradients the backward pass computes
-
-
 class BackwardOp(LauncherOp):
     """A backward pass. It takes the launcher's arrays, and sizes that they lack."""
 
@@ -426,7 +420,5 @@ def _declare_number(kind: type) -> str:
 
 def register(op: Op) -> None:
     """Register an op, unless its declarations do not fit: its call raises the error."""
-    try:
+    with contextlib.suppress(ArgumentError):
         op.library = ForwardOp(op)
-    except ArgumentError:
-        op.library = None

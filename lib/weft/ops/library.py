@@ -2,8 +2,10 @@
 
 weft.relu() calls torch.ops.weft.relu where PyTorch needs a name instead of a call of C:
 in torch.compile, in torch.export, and in vmap and the other transforms of torch.func.
-launcher_ops.py derives these ops. register_op() registers the reader's kernels, as
-torch.ops.weft_user.NAME.
+launcher_ops.py derives these ops. `import weft.ops` registers all of them, and so does
+the first use of an op, such as weft.relu. `import weft` alone does not, since it does
+not import PyTorch. A program that loads an exported model needs `import weft.ops`, too.
+register_op() registers the reader's kernels, as torch.ops.weft_user.NAME.
 
 Bad input raises ArgumentError, which is a RuntimeError. Devices without kernels raise
 NotImplementedError, and so do second derivatives.
@@ -24,6 +26,7 @@ from .calls import tensor_of
 WEFT = torch.library.Library("weft", "FRAGMENT")
 DEVICES = ("cpu", "cuda")
 THREADS = 256  # per block of a reader's kernel
+FLOATS = torch.float32, torch.float64, torch.float16, torch.bfloat16
 
 
 class LibraryOp:
@@ -164,11 +167,11 @@ class _Elementwise(LibraryOp):
         return torch.empty_like(args[0])
 
     def _dtypes(self) -> Sequence[torch.dtype]:
-        """Return the dtypes that the kernel takes; a template takes all of DTYPES."""
+        """Return the dtypes that the kernel takes; a template takes all of FLOATS."""
         if self.kernel is None or self.kernel.signature.template:
-            return DTYPES
+            return FLOATS
         kind = find_scalar(self.kernel.params[0].type)
-        return [getattr(torch, name) for name in kind.dtypes] if kind else DTYPES
+        return [getattr(torch, name) for name in kind.dtypes] if kind else FLOATS
 
     def batch(self, info: Any, in_dims: Any, *args: Any) -> tuple[torch.Tensor, int]:
         shape = next(
@@ -195,7 +198,6 @@ class _Elementwise(LibraryOp):
         return (self.backward.call({}, grads[0].contiguous(), x),)
 
 
-DTYPES = torch.float32, torch.float64, torch.float16, torch.bfloat16
 _registered: dict[str, _Elementwise] = {}
 
 
@@ -210,9 +212,9 @@ def register_op(
     of x from the gradient dy of y. Without it, a backward pass raises
     NotImplementedError.
 
-    The kernels run with one thread for each element, in
-    blocks of 256, on the device of x. A kernel that is a template of one type also
-    takes other floating-point types than float; gradcheck() requires float64.
+    The kernels run with one thread for each element, in blocks of 256, on the device of
+    x. A template of one type takes float32, float64, float16 and bfloat16; gradcheck()
+    requires float64.
 
     The function takes a contiguous tensor x of any shape, and returns y with its shape
     and dtype. It works in torch.compile, torch.export and torch.func. A second call
@@ -246,8 +248,7 @@ def _want_parameters(role: str, kernel: Any, *names: str) -> Kernel:
     if not isinstance(kernel, Kernel):
         raise ArgumentError(f"register_op: {role} is {kernel!r:.60}, {expected}")
     pointers = [param.pointer for param in kernel.params]
-    writes = [param.pointer and not param.const for param in kernel.params]
-    if pointers != [True] * (len(names) - 1) + [False] or writes.count(True) < 1:
+    if pointers != [True] * (len(names) - 1) + [False] or kernel.params[0].const:
         raise ArgumentError(
             f"register_op: {role} is {kernel.signature}, {expected}: arrays, and the "
             f"number of elements"

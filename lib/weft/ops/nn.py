@@ -1,6 +1,7 @@
 """weft.nn: layers that run the lab's kernels, with the parameters of torch.nn's.
 
-    model = weft.nn.Sequential(weft.nn.Conv2d(1, 32, 3, padding=1), weft.nn.ReLU())
+    from weft import nn  # or weft.nn after `import weft`
+    model = nn.Sequential(nn.Conv2d(1, 32, 3, padding=1), nn.ReLU())
 
 A layer is a subclass of torch.nn's layer of the same name. It therefore has its
 parameters, initial weights, state_dict() and repr(), and a state_dict of one model can
@@ -25,17 +26,8 @@ from ..base.errors import ArgumentError
 
 __all__ = [
     *("Activation", "BatchNorm2d", "Conv2d", "CrossEntropyLoss", "Flatten"),
-    *(
-        "LayerNorm",
-        "Linear",
-        "MaxPool2d",
-        "Module",
-        "RMSNorm",
-        "ReLU",
-        "Sequential",
-        "Softmax",
-        "make_cnn",
-    ),
+    *("LayerNorm", "Linear", "MaxPool2d", "Module", "RMSNorm", "ReLU", "Sequential"),
+    *("Softmax", "make_cnn"),
 ]
 
 

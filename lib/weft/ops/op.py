@@ -123,7 +123,7 @@ class Op:
         self.instead = instead
         self.omitted = {*self.extra, *self.extra.values()}
         self.parameters = inspect.signature(twin).parameters
-        # The op of torch.ops.weft, which library.py sets.
+        # The op of torch.ops.weft, which launcher_ops.py sets.
         self.library: Callable[[Sequence[Any], str | None], Any] | None = None
         self._plan: tuple[Any, CallPlan | None] = None, None
 

@@ -181,12 +181,14 @@ class _MatmulOp(LibraryOp):
         texts = "str? rung=None, str? precision=None"
         numbers = "float alpha=1.0, float beta=1.0, bool relu=False"
         schema = f"matmul({tensors}, *, {texts}, {numbers}) -> Tensor"
-        super().__init__(WEFT, schema, True)
+        super().__init__(WEFT, schema, gradient=True)
+        options = self.overload._schema.arguments[4:]
+        self.defaults = {option.name: option.default_value for option in options}
 
     def run(self, a, b, c=None, bias=None, **options):
         self._want_folded(a, b)
         with torch.no_grad():
-            return _compute(a, b, c=c, bias=bias, **self._complete(options))
+            return _compute(a, b, c=c, bias=bias, **self.defaults | options)
 
     def infer(self, a, b, c=None, bias=None, **options):
         self._want_folded(a, b)
@@ -197,11 +199,6 @@ class _MatmulOp(LibraryOp):
             _check_addends(a, b, shape, c, bias, None)
         return a.new_empty(shape, dtype=torch.float32)
 
-    def _complete(self, options):
-        names = [argument.name for argument in self.overload._schema.arguments[4:]]
-        defaults = [a.default_value for a in self.overload._schema.arguments[4:]]
-        return dict(zip(names, defaults)) | options
-
     def _want_folded(self, a, b):
         if _must_fold(a, b):
             raise ArgumentError(
@@ -210,7 +207,7 @@ class _MatmulOp(LibraryOp):
             )
 
     def remember(self, ctx, inputs, output, **options):
-        options = self._complete(options)
+        options = self.defaults | options
         a, b = inputs[:2]
         ctx.save_for_backward(a, b, output if options["relu"] else None)
         ctx.given = {n: options[n] for n in ("rung", "precision", "alpha")}

@@ -2,8 +2,9 @@
 
 The kernels of a bitonic sort match kernels/sort/01_bitonic.cu line by line.
 count_nibbles(), scan_counts() and scatter_nibbles() are the simplest form of the radix
-sort in 02_three_kernels.cu. exchange_pairs() and keep_largest() are that of topk's
-rungs 1 and 2. The arguments follow the rules of bodies.py.
+sort in 02_three_kernels.cu. exchange_pairs() is the simplest form of topk's rung
+"sort", and keep_largest() that of its rung "heap_a_warp". The arguments follow the
+rules of bodies.py.
 """
 
 from numpy import int32, int64

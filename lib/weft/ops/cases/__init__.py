@@ -35,6 +35,8 @@ from ...base.lazy import find_functions
 
 U = 2.0**-24  # half the distance from 1 to the next float32
 Tensors = dict[str, torch.Tensor]
+# Floats whose comparisons are special, and the smallest and a large one.
+SPECIAL = [float("nan"), float("inf"), -float("inf"), -0.0, 0.0, 1e-45, -1e-45, 3e38]
 
 
 @dataclass

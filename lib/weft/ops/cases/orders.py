@@ -11,7 +11,7 @@ from ..bindings import WORDS
 from ..calls import Array, is_traced, launch, make_empty, same_kind, want_rung
 from ..library import WEFT, LibraryOp
 from ..op import Bench, Op
-from . import Answer, Case, random
+from . import SPECIAL, Answer, Case, random
 
 # ---- histogram ---------------------------------------------------------------------
 
@@ -165,7 +165,7 @@ def sort(x, values=None, descending=False):
     as in PyTorch: -0 equals 0, and every NaN is greater than infinity. values (count),
     of any type with 32 bits, is optional. If it is given, the result is a pair: the
     sorted numbers, and the values in the same order. sort() has no gradients, since
-    its kernels do not keep the order; x[weft.argsort(x)] has the same numbers, and
+    its kernels do not store the indices; x[weft.argsort(x)] has the same numbers, and
     gradients.
     """
     if values is None and x.dtype != torch.uint32:
@@ -202,7 +202,6 @@ SORT = Op(
 )
 
 _PAIRS = "keys", "keys and indices", "keys and values"
-_SPECIAL = [float("nan"), float("inf"), -float("inf"), -0.0, 0.0, 1e-45, -1e-45, 3e38]
 _SORT_COUNTS = (1, 2, 3, 31, 32, 33, 255, 257, 511, 513, 1025, 2047, 2049, 8191, 8193)
 
 
@@ -244,7 +243,7 @@ def sort_cases(generator) -> Iterator[Case]:
     for descending in range(2):
         yield make("uint32", draw(1000).view(torch.uint32), 1, descending)
         floats = torch.cat(
-            [torch.randn(500, generator=generator), torch.tensor(_SPECIAL * 50)]
+            [torch.randn(500, generator=generator), torch.tensor(SPECIAL * 50)]
         )
         floats[::9] = draw(len(floats))[::9].view(torch.float32)  # random bits
         yield make("floats", floats, 1, descending)
@@ -271,7 +270,7 @@ class _Argsort(LibraryOp):
 
     def __init__(self):
         schema = "argsort(Tensor x, bool descending=False, *, str? rung=None) -> Tensor"
-        super().__init__(WEFT, schema, False)
+        super().__init__(WEFT, schema, gradient=False)
 
     def run(self, x, descending=False, *, rung=None):
         return _argsort(x, descending, rung)
@@ -367,7 +366,7 @@ def topk_cases(generator) -> Iterator[Case]:
         case = _make_topk(f"{title}, cols={cols}", x, k)
         case.every_order = False
         yield case
-    special = torch.tensor([_SPECIAL * 5, sorted([*_SPECIAL[1:], 0.0]) * 5])
+    special = torch.tensor([SPECIAL * 5, sorted([*SPECIAL[1:], 0.0]) * 5])
     for k in (1, 7, 40):
         yield _make_topk(f"special numbers, k={k}", special, k)
     ties = torch.randint(4, (4, 60), generator=generator).float()

@@ -1,4 +1,7 @@
-"""Describe copy, polynomial, transpose, reduce, scan and compact: one reading each."""
+"""Describe ops that read an array once.
+
+They are copy, polynomial, transpose, reduce, scan and compact.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from ..op import Bench, Op
-from . import Answer, Case, random, sum_bound
+from . import SPECIAL, Answer, Case, random, sum_bound
 
 # ---- copy --------------------------------------------------------------------------
 
@@ -323,7 +326,6 @@ _COMPACT_COUNTS = (
     33000,
 )
 _UNORDERED = "atomic", "ballot"
-_SPECIAL = [float("nan"), float("inf"), -float("inf"), -0.0, 0.0, 1e-45, -1e-45, 3e38]
 
 
 def compact_cases(generator, rung="") -> Iterator[Case]:
@@ -341,8 +343,8 @@ def compact_cases(generator, rung="") -> Iterator[Case]:
         yield make(f"count={count}, all kept", x, -torch.inf)
         yield make(f"count={count}, none kept", x, torch.inf)
         yield make(f"count={count}, one kept", x, float(x.sort().values[-2:][0]))
-    special = torch.tensor(_SPECIAL * 100)
-    for threshold in (*_SPECIAL, -1.0):
+    special = torch.tensor(SPECIAL * 100)
+    for threshold in (*SPECIAL, -1.0):
         yield make(f"special numbers above {threshold}", special, threshold)
     for x_shift, y_shift in ((1, 0), (0, 1), (3, 2)):
         case = make(f"shifted by {x_shift} and {y_shift}", random(generator, 4099))
