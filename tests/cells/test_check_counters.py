@@ -296,6 +296,23 @@ def test_lanes_of_a_loop_that_some_leave_earlier():
     assert counts.sectors == {"x": sectors, "out": 4}
 
 
+@pytest.mark.parametrize("lane", [1, 7, 31])
+def test_a_lane_that_others_overtake_stays_in_step(lane):
+    """Any lane may be overtaken, since the watchdog interrupts lanes of long blocks."""
+    text = """
+    __global__ void pauses(float *out, const float *x, int lane) {
+        int t = threadIdx.x;
+        if (t == lane)
+            for (int calls = 0; calls < 8; calls++) __nanosleep(1);
+        float sum = 0;
+        for (int k = 0; k < 1000; k++) sum += x[k * 32 + t];
+        out[t] = sum;
+    }
+    """
+    counts = counters(text, 1, 32, zeros(32), zeros(32_000), lane)
+    assert counts.requests == {"x": 1000, "out": 1}
+
+
 def test_threads_beyond_the_end_have_no_part():
     text = """
     __global__ void guarded(float *out, const float *x, int n) {

@@ -62,23 +62,26 @@ static unsigned going_on(const Checker *checker, const Fiber *self) {
 }
 
 /* Let the other lanes run until their logs are full too, so that the warp stays
- * in step. Return true if another lane has made room in this lane's log. */
+ * in step. Return true if another lane has made room in this lane's log. One
+ * turn may not suffice, since the watchdog may interrupt the turn of a lane. */
 static bool catch_up(Checker *checker, Fiber *self) {
     Log *log = &checker->log;
     const unsigned thread = self->thread.linear, warp = thread / WARP;
     const unsigned *count = log->count + warp * WARP;
-    uint64_t before = 0, after = 0;
-    unsigned behind = 0;
-    for (unsigned i = 0; i < WARP; i++) {
-        before += count[i];
-        if (count[i] < LOG_ENTRIES) behind |= 1u << i;
+    while (!(log->useless >> warp & 1)) {
+        uint64_t before = 0, after = 0;
+        unsigned behind = 0;
+        for (unsigned i = 0; i < WARP; i++) {
+            before += count[i];
+            if (count[i] < LOG_ENTRIES) behind |= 1u << i;
+        }
+        behind &= going_on(checker, self) & ~self->warp->waiting;
+        if (!behind) return false;
+        yield(self);
+        if (log->count[thread] < LOG_ENTRIES) return true;
+        for (unsigned i = 0; i < WARP; i++) after += count[i];
+        if (before == after) log->useless |= 1u << warp;
     }
-    behind &= going_on(checker, self) & ~self->warp->waiting;
-    if (!behind || log->useless >> warp & 1) return false;
-    yield(self);
-    if (log->count[thread] < LOG_ENTRIES) return true;
-    for (unsigned i = 0; i < WARP; i++) after += count[i];
-    if (before == after) log->useless |= 1u << warp;
     return false;
 }
 
