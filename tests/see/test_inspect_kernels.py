@@ -33,7 +33,7 @@ RUNGS = [
 
 
 def check_clean(
-    rung: native.Rung, chosen: Callable[[int, Case], bool], least: int = 9
+    rung: native.Rung, chosen: Callable[[int, Case], bool], least: int = 8
 ) -> None:
     """Check that the watch build finds nothing in the cases that `chosen` selects.
 

@@ -118,7 +118,7 @@ GUARDS = Puzzle(
     checks=dict(
         outputs={"out": "n"},
         inputs={"a": "n"},
-        sizes=every_size([1, 2, 3, 4, 7, 31, 32, 33], 1000),
+        sizes=every_size([1, 2, 3, 4, 7, 31, 32, 33], 500),
         launch=[
             lambda n: (1, n + 4),
             lambda n: (1, n + 1),
