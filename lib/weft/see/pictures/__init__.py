@@ -10,7 +10,7 @@ streams                 a GPU's work over time, with a row for each stream
 latency                 latency(): warps that take turns, and their picture
 issue, warp_steps       ... a model of one multiprocessor; instructions of its warps
 values                  arrays with their values; keys over the passes of a sort
-warps                   one warp's loads of several widths; lanes that update the same bin
+warps                   a warp's loads of several widths; lanes that update one bin
 rows                    passes over a row, and who reads it, with sliders
 merge_rounds            rounds in which places take numbers from others: trees, scans
 scans                   where kept numbers go; scans of a block, and of waiting blocks
