@@ -1,8 +1,12 @@
-"""Select the quick tier's cases of a test; each case runs in one of the tiers."""
+"""Select the quick tier's cases of a test; each case runs in one of the tiers.
+
+A test costs 5 ms in pytest-xdist. So a test of many faster cases loops over them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -44,3 +48,13 @@ def _make_slow(case: Any, names: int) -> Any:
         )
     values = (case,) if names == 1 else case
     return pytest.param(*values, marks=pytest.mark.slow)
+
+
+@contextmanager
+def naming_case(*case: Any) -> Iterator[None]:
+    """Add the case of a loop to the report of an error in the `with` block."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"case: {', '.join(map(str, case))}")
+        raise
