@@ -40,6 +40,20 @@ def only(quick: Iterable[Any], cases: Iterable[Any], names: int = 1) -> list[Any
     ]
 
 
+def in_two_lists(quick: Iterable[Any], cases: Iterable[Any]) -> list[Any]:
+    """Return a list of the quick cases, and one of the others, marked as slow.
+
+    For parametrize() of a test that loops over fast cases.
+    """
+    selected, cases = list(quick), list(cases)
+    assert all(case in cases for case in selected), "the quick tier has lost a case"
+    others = [case for case in cases if case not in selected]
+    return [
+        pytest.param(selected, id="quick"),
+        pytest.param(others, id="others", marks=pytest.mark.slow),
+    ]
+
+
 def _make_slow(case: Any, names: int) -> Any:
     """Return the case with the mark; it may be a pytest.param() itself."""
     if hasattr(case, "marks"):
