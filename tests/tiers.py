@@ -5,6 +5,8 @@ A test costs 5 ms in pytest-xdist. So a test of many faster cases loops over the
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -72,3 +74,23 @@ def naming_case(*case: Any) -> Iterator[None]:
     except BaseException as error:
         error.add_note(f"case: {', '.join(map(str, case))}")
         raise
+
+
+def loop_over(names: str, cases: Iterable[Any]) -> Callable[[Callable], Callable]:
+    """Like parametrize(names, cases), but one test runs all cases, without skips."""
+    parameters, cases = [name.strip() for name in names.split(",")], list(cases)
+
+    def decorate(test: Callable) -> Callable:
+        @functools.wraps(test)
+        def run_cases(**fixtures: Any) -> None:
+            for case in cases:
+                values = case if len(parameters) > 1 else (case,)
+                with naming_case(*values):
+                    test(**fixtures, **dict(zip(parameters, values, strict=True)))
+
+        signature = inspect.signature(test)
+        others = [p for n, p in signature.parameters.items() if n not in parameters]
+        run_cases.__signature__ = signature.replace(parameters=others)
+        return run_cases
+
+    return decorate
