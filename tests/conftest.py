@@ -12,6 +12,9 @@ import time
 from pathlib import Path
 
 STARTED = time.monotonic()
+# Collection allocates objects that live to the end. pytest_collection_finish() enables
+# the garbage collector again.
+gc.disable()
 
 # This must precede the import of torch. Several workers share the cores. Threads that
 # spin while they wait would slow down the threads for which they wait.
@@ -126,6 +129,7 @@ def pytest_collection_finish() -> None:
     """Keep the tests out of garbage collection, since they live to the end."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

@@ -28,7 +28,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from tiers import only
+from tiers import loop_over, only
 
 from weft.base.errors import ArgumentError, KernelError, OutOfMemory
 from weft.toolchain import native
@@ -615,7 +615,7 @@ BAD_SHAPES = [
 
 
 @each_backend
-@pytest.mark.parametrize("change, message", BAD_SHAPES)
+@loop_over("change, message", BAD_SHAPES)
 def test_bad_sizes(target, rung, change, message):
     with pytest.raises(ArgumentError, match=message):
         Cnn(target, rung, replace(TINY, **change))
@@ -661,7 +661,7 @@ BAD_CALLS = {
 
 
 @each_backend
-@pytest.mark.parametrize("case", BAD_CALLS)
+@loop_over("case", BAD_CALLS)
 def test_bad_calls_change_nothing(target, rung, case):
     """The message contains the numbers, and the model does not change."""
     function, arguments, message = BAD_CALLS[case]

@@ -54,6 +54,21 @@ def test_every_rung_is_right_in_small_cases(op, rung, target):
     assert verdict.runs == len(small) > 2 and 0 <= verdict.worst <= 1
 
 
+# Simulated, these products take longer than all others together. So on the CPU, one rung
+# of a family runs them, and the largest only for a `tuned` rung.
+SIZES = [(1021, 67, 1031), (509, 521, 523), (1, 1009, 2003), (2003, 1, 1009)]
+LARGEST = (1023, 1025, 1024)
+FIRST = {family(rung): rung for rung in reversed(RUNGS)}
+
+
+def is_too_slow(case: cases.Case, op: str, rung: str) -> bool:
+    """Return whether a simulated rung of matmul leaves this case to other rungs."""
+    repeats = FIRST[family((op, rung, "cpu"))] != (op, rung, "cpu")
+    slow = SIZES if repeats else []
+    slow = [*slow, LARGEST] if repeats or rung != "tuned" else slow
+    return case.title in [f"m={m} n={n} k={k} trans=nn" for m, n, k in slow]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("op", "rung", "target"), RUNGS)
 def test_every_rung_is_within_its_bound_of_float64(op, rung, target):
@@ -63,9 +78,8 @@ def test_every_rung_is_within_its_bound_of_float64(op, rung, target):
         wide = 150 if target == "cuda" else 6  # simulated threads are slow
     one = lib.rung(rung)
     chosen = list(cases.cases(op, 0, one.precision, wide, rung))
-    if target == "cpu" and not rung.startswith("tuned"):
-        # Simulated, this product takes longer than all others together.
-        chosen = [case for case in chosen if "m=1023 n=1025" not in case.title]
+    if target == "cpu":
+        chosen = [case for case in chosen if not is_too_slow(case, op, rung)]
     verdict = check_rung(lib, one, some=chosen)
     assert verdict.runs >= len(chosen) and 0 <= verdict.worst <= 1
     assert op != "matmul" or len(chosen) >= 40 + wide

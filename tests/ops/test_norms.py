@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from tiers import only
+from tiers import in_two_lists, naming_case, only
 
 import weft
 from weft.base.errors import ArgumentError
@@ -74,14 +74,15 @@ def test_large_numbers_whose_sum_is_a_float(op, rung):
         torch.testing.assert_close(got, want.float(), rtol=1e-5, atol=0)
 
 
-@pytest.mark.parametrize("power", only([5, 10], range(1, 15)))
+@pytest.mark.parametrize("powers", in_two_lists([5, 10], range(1, 15)))
 @pytest.mark.parametrize("op, rung", RUNGS)
-def test_lengths_next_to_powers_of_two(op, rung, power):
-    for cols in (2**power - 1, 2**power, 2**power + 1):
-        got = compute_gradients(op, rung, 3, cols)
-        want = compute_gradients(op, None, 3, cols, compute_twin)
-        for g, w in zip(got, want, strict=True):
-            torch.testing.assert_close(g, w, rtol=1e-3, atol=1e-4)
+def test_lengths_next_to_powers_of_two(op, rung, powers):
+    for cols in (2**power + one for power in powers for one in (-1, 0, 1)):
+        with naming_case(cols):
+            got = compute_gradients(op, rung, 3, cols)
+            want = compute_gradients(op, None, 3, cols, compute_twin)
+            for g, w in zip(got, want, strict=True):
+                torch.testing.assert_close(g, w, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("shift", [1, 2, 3])

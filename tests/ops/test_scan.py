@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import want_memory
-from tiers import only
+from tiers import in_two_lists, naming_case, only
 
 import weft
 from weft.base.errors import ArgumentError
@@ -67,11 +67,12 @@ def test_odd_numbers_are_those_of_pytorch(rung, flags):
             assert not got.signbit()[got == 0].any()
 
 
-@pytest.mark.parametrize("power", only([5, 12], range(1, 15)))
+@pytest.mark.parametrize("powers", in_two_lists([5, 12], range(1, 15)))
 @pytest.mark.parametrize("rung", RUNGS)
-def test_lengths_next_to_powers_of_two(rung, power):
-    for count in (2**power - 1, 2**power, 2**power + 1):
-        want_scan(draw(count), rung, *FLAGS[count % 4])
+def test_lengths_next_to_powers_of_two(rung, powers):
+    for count in (2**power + one for power in powers for one in (-1, 0, 1)):
+        with naming_case(count):
+            want_scan(draw(count), rung, *FLAGS[count % 4])
 
 
 @pytest.mark.parametrize("shift", only([1], [1, 2, 3]))

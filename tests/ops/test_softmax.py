@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import want_memory
-from tiers import only
+from tiers import in_two_lists, naming_case
 
 import weft
 from weft.base.errors import ArgumentError
@@ -54,11 +54,12 @@ def test_odd_rows_are_those_of_pytorch(rung):
         torch.testing.assert_close(got, want, rtol=1e-5, atol=2e-45, equal_nan=True)
 
 
-@pytest.mark.parametrize("power", only([5, 10], range(1, 15)))
+@pytest.mark.parametrize("powers", in_two_lists([5, 10], range(1, 15)))
 @pytest.mark.parametrize("rung", RUNGS)
-def test_lengths_next_to_powers_of_two(rung, power):
-    for cols in (2**power - 1, 2**power, 2**power + 1):
-        want_softmax(draw(2, cols), rung)
+def test_lengths_next_to_powers_of_two(rung, powers):
+    for cols in (2**power + one for power in powers for one in (-1, 0, 1)):
+        with naming_case(cols):
+            want_softmax(draw(2, cols), rung)
 
 
 @pytest.mark.parametrize("shift", [1, 2, 3])

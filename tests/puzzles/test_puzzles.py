@@ -15,7 +15,7 @@ import types
 import numpy as np
 import pytest
 from puzzle_answers import RIGHT, WRONG
-from tiers import first_of_each, only
+from tiers import first_of_each, loop_over, only
 
 import utils
 from weft import (
@@ -39,7 +39,7 @@ from weft.puzzles.puzzle import Solved, _compile_function
 progress_module = importlib.import_module("weft.puzzles.progress")
 NAMES = [name for names in GROUPS.values() for name in names]
 KERNELS = [name for name in NAMES if name != "image_filter_numpy"]
-each_puzzle = pytest.mark.parametrize("name", NAMES)
+each_puzzle = loop_over("name", NAMES)
 each_kernel = pytest.mark.parametrize("name", KERNELS)
 FIRST = [names[0] for names in GROUPS.values()]  # the first puzzle of each group
 # Each of these takes a second. The quick tier draws them, and refuses wrong answers.
@@ -173,7 +173,7 @@ def test_a_puzzle_requires_only_earlier_knowledge(name):
             assert NAMES.index(name) >= NAMES.index(first), f"{pattern} in {name}"
 
 
-@each_puzzle
+@pytest.mark.parametrize("name", NAMES)
 def test_a_puzzles_stub_is_not_solved_yet(name, capsys):
     puzzle = puzzles[name]
     stub = _compile_function(puzzle.stub, puzzle.answer)

@@ -3,6 +3,7 @@
 import faulty_kernels
 import pytest
 from faulty_kernels import ALIASED, CASES, CLEAN
+from tiers import loop_over
 
 from weft import KernelFault, sim
 from weft.base.arrays import ORDERS
@@ -19,8 +20,8 @@ def report_of(case, order):
         return fault.report
 
 
-@pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@loop_over("order", ORDERS)
 def test_every_fault_is_found_at_its_line(case, order):
     report = report_of(case, order)
     assert {finding.kind for finding in report.findings} == case.kinds, report
@@ -29,8 +30,8 @@ def test_every_fault_is_found_at_its_line(case, order):
         assert finding.file == faulty_kernels.__file__
 
 
-@pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("case", CLEAN, ids=lambda case: case.name)
+@loop_over("order", ORDERS)
 def test_nothing_is_found_in_a_clean_kernel(case, order):
     report = report_of(case, order)
     assert report.ok, report
