@@ -74,6 +74,11 @@ int cublasGemmEx(void *, int, int, int, int, int, const void *, const void *, in
                  const void *, int, int, const void *, void *, int, int, int, int);
 int cublasSetMatrix(int, int, int, const void *, int, void *, int);
 int cublasGetVector(int, int, const void *, int, void *, int);
+int cublasXtCreate(void **);
+int cublasXtDestroy(void *);
+int cublasXtDeviceSelect(void *, int, int *);
+int cublasXtSgemm(void *, int, int, size_t, size_t, size_t, void *, void *, size_t,
+                  void *, size_t, void *, void *, size_t);
 int cublasLtCreate(void **);
 int cublasLtMatmulDescCreate(void **, int, int);
 int cublasLtMatmulDescSetAttribute(void *, int, const void *, size_t);
@@ -452,6 +457,26 @@ def test_combinations_of_types_that_cublas_lacks_are_not_supported(blas):
         ta, tb, tc, compute = kinds
         operands = (a, ta, 2, a, tb, 2, a, a, tc, 2, COMPUTE[compute], -1)
         assert blas.call("GemmEx", N, N, 2, 2, 2, a, *operands) == UNSUPPORTED
+
+
+def test_xt_multiplies_once_it_has_a_device(blas):
+    rng, (m, n, k) = np.random.default_rng(9), (7, 5, 6)
+    a, b = draw(rng, (m, k), F32), draw(rng, (k, n), F32)
+    C = store(np.full((m, n), np.nan), F32, m + 1)
+    handle = blas.create("cublasXtCreate")
+    values = (scalar(1, F32), store(a.T, F32), k, store(b, F32), k, scalar(0, F32), C)
+    values = [blas.pointer(value) for value in values]
+    gemm = blas.C.cublasXtSgemm
+    assert gemm(handle, T, N, m, n, k, *values, m + 1) == NOT_INITIALIZED
+    select, devices = blas.C.cublasXtDeviceSelect, blas.ffi.new("int[]", [0, 1])
+    assert select(handle, 2, devices) == INVALID  # there is one device
+    assert select(handle, 1, devices) == SUCCESS
+    assert gemm(handle, T, N, m, n, k, *values, m - 1) == INVALID
+    assert gemm(handle, T, N, m, n, k, *values, m + 1) == SUCCESS
+    bound = bound_product(a, b, 1, 0, 0, F32)
+    assert (abs(load(C, F32, m, n) - a @ b) <= bound).all()
+    assert blas.C.cublasXtDestroy(handle) == SUCCESS
+    assert blas.C.cublasXtDestroy(handle) == NOT_INITIALIZED
 
 
 # ---- cuBLASLt -------------------------------------------------------------------
