@@ -9,6 +9,7 @@
  *     forward            y = weights columns
  *     gradient of x      columns = weights^T dy, whose elements are added to dx
  *     gradient of w      dw = dy columns^T */
+/* g++: -O3 */
 #include <omp.h>
 #include <string.h>
 
@@ -91,6 +92,19 @@ template <class F> static void each_part(const Convolution &v, F f) {
                 }
 }
 
+/* The columns of a part that lie inside the input, not in its padding. */
+struct Range {
+    int first, end;
+
+    Range(const Convolution &v, int start) {
+        const int step = v.c.step[1], all = v.y.size[3];
+        first = start < 0 ? std::min(all, (-start + step - 1) / step) : 0;
+        const int left = v.x.size[3] - start;
+        end = left > 0 ? std::min(all, (left + step - 1) / step) : 0;
+        end = std::max(end, first);
+    }
+};
+
 /* Write the columns of `count` images, from image `first` on. */
 static void gather_columns(const Convolution &v, const float *x, int group,
                            long first, long count, float *columns) {
@@ -100,17 +114,18 @@ static void gather_columns(const Convolution &v, const float *x, int group,
         each_part(v, [&](long row, long column, int c, int y, int start) {
             float *to = columns + row * width + i * v.pixels() + column;
             const int end = v.y.size[3], step = v.c.step[1];
+            const long stride = v.x.stride[3];
             if (y < 0 || y >= v.x.size[2]) {
                 memset(to, 0, (size_t)end * sizeof *to);
                 return;
             }
             const float *from =
                 x + v.x.at(first + i, group * v.channels() + c, y, 0);
-            for (int j = 0; j < end; j++) {
-                const int at = start + j * step;
-                to[j] =
-                    at >= 0 && at < v.x.size[3] ? from[at * v.x.stride[3]] : 0;
-            }
+            const Range inside(v, start);
+            std::fill(to, to + inside.first, 0.0f);
+            std::fill(to + inside.end, to + end, 0.0f);
+            for (int j = inside.first; j < inside.end; j++)
+                to[j] = from[(start + j * step) * stride];
         });
 }
 
@@ -122,10 +137,10 @@ static void add_columns(const Convolution &v, const float *columns, long width,
         if (y < 0 || y >= v.x.size[2]) return;
         const float *from = columns + row * width + column;
         float *to = dx + ((long)c * v.x.size[2] + y) * v.x.size[3];
-        for (int j = 0; j < v.y.size[3]; j++) {
-            const int at = start + j * v.c.step[1];
-            if (at >= 0 && at < v.x.size[3]) to[at] += from[j];
-        }
+        const Range inside(v, start);
+        const int step = v.c.step[1];
+        for (int j = inside.first; j < inside.end; j++)
+            to[start + j * step] += from[j];
     });
 }
 
