@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <new>
 
 #include "cudnn_context.h"
 #include "gemm.h"
@@ -184,7 +185,7 @@ static void multiply(float *c, const float *a, const float *b, long m, long n,
     g.b = {(void *)b, GEMM_F32, b_turned ? 1 : n, b_turned ? k : 1};
     g.c = g.d = {c, GEMM_F32, n, 1};
     g.threads = omp_get_max_threads();
-    weft_gemm(&g);
+    if (weft_gemm(&g)) throw std::bad_alloc(); // for Call::submit()
 }
 
 typedef std::unique_ptr<float[]> Floats;

@@ -7,13 +7,13 @@
 #include <cmath>
 #include <vector>
 
-#define CHECK(call)                                                     \
-    do {                                                                \
-        int status_ = (int)(call);                                      \
-        if (status_ != 0) {                                             \
+#define CHECK(call)                                                      \
+    do {                                                                 \
+        int status_ = (int)(call);                                       \
+        if (status_ != 0) {                                              \
             fprintf(stderr, "%s:%d: %d\n", __FILE__, __LINE__, status_); \
-            exit(1);                                                    \
-        }                                                               \
+            exit(1);                                                     \
+        }                                                                \
     } while (0)
 
 static __device__ __host__ inline cufftComplex scaled(cufftComplex a, float s) {
@@ -39,8 +39,10 @@ int main() {
     CHECK(cudaMalloc((void **)&dev_kernel, n * sizeof(float)));
     CHECK(cudaMalloc((void **)&dev_a, half * sizeof(cufftComplex)));
     CHECK(cudaMalloc((void **)&dev_b, half * sizeof(cufftComplex)));
-    CHECK(cudaMemcpy(dev_signal, signal.data(), n * sizeof(float), cudaMemcpyHostToDevice));
-    CHECK(cudaMemcpy(dev_kernel, kernel.data(), n * sizeof(float), cudaMemcpyHostToDevice));
+    CHECK(cudaMemcpy(dev_signal, signal.data(), n * sizeof(float),
+                     cudaMemcpyHostToDevice));
+    CHECK(cudaMemcpy(dev_kernel, kernel.data(), n * sizeof(float),
+                     cudaMemcpyHostToDevice));
 
     cudaStream_t stream;
     cufftHandle forward, inverse;
@@ -67,6 +69,7 @@ int main() {
     CHECK(cufftDestroy(forward));
     CHECK(cufftDestroy(inverse));
     CHECK(cudaStreamDestroy(stream));
-    cudaFree(dev_signal), cudaFree(dev_kernel), cudaFree(dev_a), cudaFree(dev_b);
+    cudaFree(dev_signal), cudaFree(dev_kernel), cudaFree(dev_a),
+        cudaFree(dev_b);
     return 0;
 }

@@ -7,12 +7,23 @@
 #include <cuda_runtime.h>
 #include <curand.h>
 
-#define CUDA_CALL(x) do { if ((x) != cudaSuccess) { \
-    printf("Error at %s:%d\n", __FILE__, __LINE__); return EXIT_FAILURE; } } while (0)
-#define CURAND_CALL(x) do { if ((x) != CURAND_STATUS_SUCCESS) { \
-    printf("Error at %s:%d\n", __FILE__, __LINE__); return EXIT_FAILURE; } } while (0)
+#define CUDA_CALL(x)                                        \
+    do {                                                    \
+        if ((x) != cudaSuccess) {                           \
+            printf("Error at %s:%d\n", __FILE__, __LINE__); \
+            return EXIT_FAILURE;                            \
+        }                                                   \
+    } while (0)
+#define CURAND_CALL(x)                                      \
+    do {                                                    \
+        if ((x) != CURAND_STATUS_SUCCESS) {                 \
+            printf("Error at %s:%d\n", __FILE__, __LINE__); \
+            return EXIT_FAILURE;                            \
+        }                                                   \
+    } while (0)
 
-__global__ void count_inside(const float *x, const float *y, int n, int *inside) {
+__global__ void count_inside(const float *x, const float *y, int n,
+                             int *inside) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n && x[i] * x[i] + y[i] * y[i] <= 1.0f) atomicAdd(inside, 1);
 }
@@ -37,7 +48,8 @@ int main() {
 
     CURAND_CALL(curandGenerateNormal(generator, x, n, 10.0f, 2.0f));
     std::vector<float> host(n);
-    CUDA_CALL(cudaMemcpy(host.data(), x, n * sizeof(float), cudaMemcpyDeviceToHost));
+    CUDA_CALL(
+        cudaMemcpy(host.data(), x, n * sizeof(float), cudaMemcpyDeviceToHost));
     double sum = 0, squares = 0;
     for (float v : host) sum += v, squares += v * v;
     const double mean = sum / n;
@@ -46,7 +58,8 @@ int main() {
     // The same numbers on the host
     curandGenerator_t on_host;
     std::vector<unsigned> first(4);
-    CURAND_CALL(curandCreateGeneratorHost(&on_host, CURAND_RNG_PSEUDO_PHILOX4_32_10));
+    CURAND_CALL(
+        curandCreateGeneratorHost(&on_host, CURAND_RNG_PSEUDO_PHILOX4_32_10));
     CURAND_CALL(curandSetPseudoRandomGeneratorSeed(on_host, 1234ULL));
     CURAND_CALL(curandGenerate(on_host, first.data(), first.size()));
     printf("%u %u %u %u\n", first[0], first[1], first[2], first[3]);
