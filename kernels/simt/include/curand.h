@@ -7,6 +7,11 @@
  * Not supported: the other generators, and the orderings SEEDED and DYNAMIC. */
 #ifndef SIMT_CURAND_H
 #define SIMT_CURAND_H
+#define CURAND_H_ /* programs test for this guard */
+#ifdef SIMT_CELL
+#error \
+    "curand.h: a cell contains only device code, and cuRAND's host interface is called by the host: write a program, and run it with weft run"
+#endif
 #include "cuda_runtime.h"
 #include "library_types.h"
 
