@@ -359,8 +359,10 @@ curandStatus_t curandSetGeneratorOffset(curandGenerator_t generator,
 
 curandStatus_t curandSetGeneratorOrdering(curandGenerator_t generator,
                                           curandOrdering_t order) {
-    if (!find(generator)) return CURAND_STATUS_NOT_INITIALIZED;
-    return order == CURAND_ORDERING_PSEUDO_BEST ||
+    const auto g = find(generator);
+    if (!g) return CURAND_STATUS_NOT_INITIALIZED;
+    return (order == CURAND_ORDERING_PSEUDO_DYNAMIC && !g->host) ||
+                   order == CURAND_ORDERING_PSEUDO_BEST ||
                    order == CURAND_ORDERING_PSEUDO_DEFAULT ||
                    order == CURAND_ORDERING_PSEUDO_LEGACY
                ? CURAND_STATUS_SUCCESS
