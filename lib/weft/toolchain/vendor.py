@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import importlib.util
+import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -104,7 +105,9 @@ def open_library(key: str, target: str) -> Opened:
         done = tools.run([*_make_command(key, path), "-o", file])
         if done.returncode:
             raise BuildError(tools.said_by(done))
-        return Opened(key, ffi, ffi.dlopen(file), path)
+        # PyTorch may have opened NVIDIA's libraries for the whole process. With
+        # DEEPBIND, the file calls the library that it was linked with.
+        return Opened(key, ffi, ffi.dlopen(file, os.RTLD_NOW | os.RTLD_DEEPBIND), path)
 
 
 def explain_missing(key: str, target: str = "cuda") -> str:
