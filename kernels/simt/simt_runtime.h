@@ -79,7 +79,9 @@ enum simt_fault_kind {
                                 * abort(): 719 */
     SIMT_FAULT_TIMEOUT = 9,    /* simt_set_timeout(): 702 */
     SIMT_FAULT_INTERRUPT = 10, /* Ctrl-C: 702 */
-    SIMT_FAULT_DEADLOCK = 11   /* all threads wait forever: 702 */
+    SIMT_FAULT_DEADLOCK = 11,  /* all threads wait forever: 702 */
+    SIMT_FAULT_LIBRARY = 12    /* a function of cuBLAS or another library may
+                                * not access an argument: 700 */
 };
 
 /* The failure of a launch, described by its first fault. */

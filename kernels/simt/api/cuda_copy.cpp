@@ -23,6 +23,10 @@ static bool is_static(const void *pointer) {
     return dladdr(pointer, &info) != 0;
 }
 
+bool is_host_memory(const void *pointer) {
+    return strict && !is_static(pointer);
+}
+
 /* Return whether the `size` bytes at `pointer` are valid in a copy whose kind
  * specifies the memory `side` for them. */
 static bool may_touch(const void *pointer, size_t size, Side side) {
@@ -31,7 +35,7 @@ static bool may_touch(const void *pointer, size_t size, Side side) {
         const size_t left = a.address + a.size - (uintptr_t)pointer;
         return size <= left && !(side == HOST_SIDE && a.memory == DEVICE);
     }
-    return side != DEVICE_SIDE || !strict || is_static(pointer);
+    return side != DEVICE_SIDE || !is_host_memory(pointer);
 }
 
 static Side side_of(enum cudaMemcpyKind kind, bool destination) {

@@ -52,6 +52,9 @@ cudaError_t copy_now(const struct cudaMemcpy3DParms &copy);
 cudaError_t check_copy(const struct cudaMemcpy3DParms &copy);
 cudaError_t set_now(const struct cudaMemsetParams &set);
 cudaError_t check_set(const struct cudaMemsetParams &set);
+/* cuda_copy.cpp: return whether a pointer outside all allocations is to memory
+ * that a GPU cannot access. That is so only in whole programs. */
+bool is_host_memory(const void *pointer);
 
 /* Return the launch that `launch(data)` makes, without running it; NULL if it
  * makes no valid launch. */

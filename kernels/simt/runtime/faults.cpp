@@ -57,20 +57,24 @@ simt_fault *note_fault(Worker *worker, const Fiber *self, int kind,
     return fault;
 }
 
+/* Print a line on stderr. `inspect`: the command that shows more, or NULL. */
+static void print(const char *text, const char *inspect) {
+    warnings++;
+    // This does not use stderr, whose lock may be held by a thread that was
+    // ended inside fprintf().
+    if (inspect)
+        dprintf(2, "weft: %s. To see the line: %s\n", text, inspect);
+    else
+        dprintf(2, "weft: %s\n", text);
+}
+
 void warn(const char *format, ...) {
     char text[500];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    warnings++;
-    // This does not use stderr, whose lock may be held by a thread that was
-    // ended inside fprintf().
-    const char *inspect = getenv("WEFT_RUN_INSPECT"); // set by weft run
-    if (inspect)
-        dprintf(2, "weft: %s. To see the line: %s\n", text, inspect);
-    else
-        dprintf(2, "weft: %s\n", text);
+    print(text, getenv("WEFT_RUN_INSPECT")); // set by weft run
 }
 
 void report_fault(const simt_fault *fault) {
@@ -81,6 +85,7 @@ void report_fault(const simt_fault *fault) {
     unreported = error;
     if (!sticky.load()) return;
     stuck = error;
+    if (fault->kind == SIMT_FAULT_LIBRARY) return print(fault->text, 0);
     if (checking()) return; // weft inspect reports more
     // The host might not check for errors, and the errors that it receives name
     // neither the kernel nor the thread.

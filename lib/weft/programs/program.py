@@ -211,18 +211,29 @@ def _build(program: Program) -> tuple[Path, list[str]]:
         jobs = [pool.submit(_compile_object, program, s) for s in program.sources]
         objects = [job.result() for job in jobs]
     objects.append((build._compile_object(start, flavour), [str(start)], set()))
+    libraries = [runtime, *_vendor_libraries(objects, flavour)]
     names = [str(path) for path, _, _ in objects]
     link_inputs = [*program.link, repr(program.compile), str(program.check)]
-    digest = build._hash(*names, str(runtime), *link_inputs)
+    digest = build._hash(*names, *map(str, libraries), *link_inputs)
     path = store.cache_folder("programs") / f"{Path(program.sources[0]).stem}-{digest}"
     if not store.has_file(path):
         device = set().union(*(names for _, _, names in objects))
-        _link(program, names, runtime, device, path)
+        _link(program, names, libraries, device, path)
         store.prune()
     files = {str(Path(f).absolute()) for _, read, _ in objects for f in read}
-    files |= {str(runtime), tools.gxx()}
+    files |= {*map(str, libraries), tools.gxx()}
     files |= {str(path) for path in keys.list_sources(*keys.PROGRAM)}
     return path, sorted(files)
+
+
+def _vendor_libraries(
+    objects: list[tuple[Path, list[str], set[str]]], flavour: build.Flavour
+) -> list[Path]:
+    """Return the NVIDIA libraries whose headers the files have included."""
+    read = {file for _, files, _ in objects for file in files}
+    headers = build.VENDOR_HEADERS.items()
+    names = {name for header, name in headers if f"{SIMT}/include/{header}" in read}
+    return [build.vendor_library(name, flavour) for name in sorted(names)]
 
 
 def _compile_object(program: Program, source: str) -> tuple[Path, list[str], set[str]]:
@@ -349,16 +360,22 @@ def _preprocessor_error(stderr: str) -> Exception:
 
 
 def _link(
-    program: Program, objects: list[str], runtime: Path, device: set[str], path: Path
+    program: Program,
+    objects: list[str],
+    libraries: list[Path],
+    device: set[str],
+    path: Path,
 ) -> None:
     command = [build.find_tool("g++"), "-pthread", *program.compile]
-    if ":" in str(runtime.parent):  # the loader would split the path at a colon
-        raise BuildError(
-            f"the lab's runtime is in {runtime.parent}, and a program cannot load "
-            f"from a folder with ':' in its name: rename it"
-        )
-    # -Wl would split a folder's name that contains a comma.
-    link_words = [str(runtime), "-Xlinker", "-rpath", "-Xlinker", str(runtime.parent)]
+    link_words = [str(library) for library in libraries]
+    for folder in sorted({str(library.parent) for library in libraries}):
+        if ":" in folder:  # the loader would split the path at a colon
+            raise BuildError(
+                f"the lab's runtime is in {folder}, and a program cannot load "
+                f"from a folder with ':' in its name: rename it"
+            )
+        # -Wl would split a folder's name that contains a comma.
+        link_words += ["-Xlinker", "-rpath", "-Xlinker", folder]
     link_words += [*program.link, "-lm"]
     link_words += build.CHECK_LINK if program.check else build.HEAP_LINK
     try:

@@ -161,13 +161,37 @@ def simt_runtime(flavour: Flavour) -> Path:
     key = flavour, stamps, find_tool("g++")
     if key not in _runtimes or not store.is_complete_elf(_runtimes[key]):
         files = [path for path in sources if path.suffix == ".cpp"]
-        files = [path for path in files if path.parent.name != "program"]
+        files = [f for f in files if f.parent.name not in ("program", "libraries")]
         _runtimes[key] = _link("simt", files, flavour, [])
     return _runtimes[key]
 
 
 # Cached, since every library needs the runtime, whose hash covers a hundred files.
 _runtimes: dict[tuple[Any, ...], Path] = {}
+
+
+def vendor_library(name: str, flavour: Flavour) -> Path:
+    """Return the path of the CPU version of an NVIDIA library; build it.
+
+    name: a value of VENDOR_HEADERS. The sources are the files of kernels/simt/libraries
+    whose names begin with it, and X.c if one of them includes "X.h".
+    """
+    folder = KERNELS / "simt" / "libraries"
+    own = sorted(folder.glob(f"{name}*"))
+    stems = {stem for file in own for stem in _OWN_HEADER.findall(file.read_text())}
+    shared = [f for stem in sorted(stems) if (f := folder / f"{stem}.c").exists()]
+    files = [file for file in [*own, *shared] if file.suffix in (".c", ".cpp")]
+    flavour = replace(flavour, check=False)
+    return _link(name, files, flavour, [simt_runtime(flavour)])
+
+
+# The header that declares an NVIDIA library, and the library's name. Programs may
+# include it through others: cublas_v2.h includes cublas_api.h.
+VENDOR_HEADERS = {
+    **{"cublas_api.h": "cublas", "cublasLt.h": "cublas", "cublasXt.h": "cublas"},
+    **{"curand.h": "curand", "cufft.h": "cufft", "cudnn.h": "cudnn"},
+}
+_OWN_HEADER = re.compile(r'#include "(\w+)\.h"')
 
 
 def build_all(target: str) -> list[Path]:

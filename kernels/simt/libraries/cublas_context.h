@@ -1,0 +1,62 @@
+/* cublas_context.h -- what the files of cuBLAS share: handles, and products. */
+#ifndef WEFT_LIBRARIES_CUBLAS_CONTEXT_H
+#define WEFT_LIBRARIES_CUBLAS_CONTEXT_H
+#include <vector>
+
+#include "api/cuda_library.h"
+#include "cublas_api.h"
+#include "gemm.h"
+#include "simt_runtime.h"
+
+/* The state of a handle. cuBLASLt accepts cuBLAS's handles, too. */
+struct cublasContext {
+    cudaStream_t stream = 0;
+    cublasPointerMode_t pointers = CUBLAS_POINTER_MODE_HOST;
+    cublasAtomicsMode_t atomics = CUBLAS_ATOMICS_NOT_ALLOWED;
+    cublasMath_t math = CUBLAS_DEFAULT_MATH;
+    int multiprocessors = 0;
+};
+
+namespace weft_blas {
+
+typedef std::vector<simt::Argument> Arguments;
+using simt::Argument;
+
+extern simt::Handles<cublasContext> &handles;
+
+/* alpha or beta: a value, or its address in device memory. */
+struct Scalar {
+    double value = 0;
+    const void *at = 0;
+    int type = GEMM_F32;
+    double get() const { return at ? weft_load(at, type, 0) : value; }
+};
+
+/* Some products of matrices of one shape. */
+struct Products {
+    struct gemm gemm;
+    Scalar alpha, beta;
+    struct Place { /* the matrices of one product */
+        void *a, *b, *c, *d;
+    };
+    std::vector<Place> places;
+};
+
+/* Compute all of them. */
+void multiply(const Products &products);
+
+/* Return the argument that covers a matrix of `rows` x `columns` elements in
+ * memory whose columns are `ld` elements apart. */
+Argument matrix(const char *name, Argument::Access access, const void *at,
+                int type, long rows, long columns, long ld);
+
+/* Return whether a product of these types exists, and set *scale to the type of
+ * alpha and beta. Source: table of cublasGemmEx() in cuBLAS's documentation. */
+bool is_supported(cublasComputeType_t compute, int a, int b, int c, int *scale);
+
+inline cublasStatus_t status_of(cudaError_t error) {
+    return error ? CUBLAS_STATUS_EXECUTION_FAILED : CUBLAS_STATUS_SUCCESS;
+}
+
+} // namespace weft_blas
+#endif

@@ -1,0 +1,348 @@
+/* cublas_products.cpp -- cuBLAS's products of matrices: one, many at addresses
+ * in an array, or many at equal distances. */
+#include "cublas_context.h"
+
+using namespace weft_blas;
+
+Argument weft_blas::matrix(const char *name, Argument::Access access,
+                           const void *at, int type, long rows, long columns,
+                           long ld) {
+    const size_t size = weft_size_of(type);
+    if (rows <= 0 || columns <= 0) return {name, access, at, 0};
+    if (ld == rows) return {name, access, at, size * rows * columns};
+    return {name, access, at, size * rows, (size_t)columns, size * ld};
+}
+
+void weft_blas::multiply(const Products &products) {
+    const int count = (int)products.places.size();
+    struct gemm g = products.gemm;
+    g.alpha = products.alpha.get(), g.beta = products.beta.get();
+    const int threads = simt_threads();
+    const bool many = count >= threads && threads > 1;
+    g.threads = many ? 1 : threads;
+    bool failed = false;
+#pragma omp parallel for num_threads(threads) schedule(dynamic) if (many)
+    for (int i = 0; i < count; i++) {
+        struct gemm one = g;
+        one.a.at = products.places[i].a, one.b.at = products.places[i].b;
+        one.c.at = products.places[i].c, one.d.at = products.places[i].d;
+        if (weft_gemm(&one)) failed = true;
+    }
+    if (failed) fprintf(stderr, "weft: cuBLAS: there is no memory left\n");
+}
+
+bool weft_blas::is_supported(cublasComputeType_t compute, int a, int b, int c,
+                             int *scale) {
+    *scale = GEMM_F32;
+    if (a != b) return false;
+    switch (compute) {
+    case CUBLAS_COMPUTE_16F:
+    case CUBLAS_COMPUTE_16F_PEDANTIC:
+        *scale = GEMM_F16;
+        return a == GEMM_F16 && c == GEMM_F16;
+    case CUBLAS_COMPUTE_32I:
+    case CUBLAS_COMPUTE_32I_PEDANTIC:
+        *scale = GEMM_I32;
+        return a == GEMM_I8 && c == GEMM_I32;
+    case CUBLAS_COMPUTE_64F:
+    case CUBLAS_COMPUTE_64F_PEDANTIC:
+    case CUBLAS_COMPUTE_64F_EMULATED_FIXEDPOINT:
+        *scale = GEMM_F64;
+        return a == GEMM_F64 && c == GEMM_F64;
+    case CUBLAS_COMPUTE_32F:
+    case CUBLAS_COMPUTE_32F_PEDANTIC:
+        return (a == GEMM_F16 || a == GEMM_BF16 || a == GEMM_F32) &&
+               (c == a || c == GEMM_F32);
+    case CUBLAS_COMPUTE_32F_FAST_16F:
+    case CUBLAS_COMPUTE_32F_FAST_16BF:
+    case CUBLAS_COMPUTE_32F_FAST_TF32:
+    case CUBLAS_COMPUTE_32F_EMULATED_16BFX9:
+        return a == GEMM_F32 && c == GEMM_F32;
+    }
+    return false;
+}
+
+namespace {
+
+/* One operand: its types and strides, and its place in each product. */
+struct Operand {
+    const void *at;
+    int type, ld;
+    long long stride; /* in elements */
+};
+
+/* The parameters that all of cuBLAS's products have. */
+struct Request {
+    const char *name;
+    cublasHandle_t handle;
+    cublasOperation_t transa, transb;
+    int m, n, k;
+    const void *alpha;
+    Operand a, b;
+    const void *beta;
+    Operand c;
+    int count;
+    bool is_array; /* whether the operands are arrays of addresses */
+    int scale;     /* the type of alpha and beta */
+};
+
+bool is_valid(const Request &r) {
+    const bool ta = r.transa != CUBLAS_OP_N, tb = r.transb != CUBLAS_OP_N;
+    const auto is_operation = [](cublasOperation_t trans) {
+        return trans >= CUBLAS_OP_N && trans <= CUBLAS_OP_C;
+    };
+    const auto fits = [](int ld, int rows) { return ld >= 1 && ld >= rows; };
+    return r.m >= 0 && r.n >= 0 && r.k >= 0 && r.count >= 0 && r.alpha &&
+           r.beta && is_operation(r.transa) && is_operation(r.transb) &&
+           fits(r.a.ld, ta ? r.k : r.m) && fits(r.b.ld, tb ? r.n : r.k) &&
+           fits(r.c.ld, r.m);
+}
+
+/* Read alpha or beta, or record where the device reads it. Return false if it
+ * is not accessible. */
+bool read_scalar(const Request &r, const char *what, const void *at,
+                 const cublasContext *context, Arguments *arguments,
+                 Scalar *scalar) {
+    const size_t size = weft_size_of(r.scale);
+    scalar->type = r.scale;
+    if (context->pointers == CUBLAS_POINTER_MODE_DEVICE) {
+        scalar->at = at;
+        arguments->push_back({what, Argument::READ, at, size});
+        return true;
+    }
+    if (!simt::may_access(r.name, {{what, Argument::HOST, at, size}}))
+        return false;
+    scalar->value = weft_load(at, r.scale, 0);
+    return true;
+}
+
+/* Return where an operand of product `i` is. */
+void *place(const Operand &x, bool is_array, int i) {
+    if (is_array) return ((void *const *)x.at)[i];
+    return (char *)x.at + i * x.stride * (long long)weft_size_of(x.type);
+}
+
+cublasStatus_t run(const Request &r) {
+    cublasContext *const context = handles.find(r.handle);
+    if (!context) return CUBLAS_STATUS_NOT_INITIALIZED;
+    if (!is_valid(r)) return CUBLAS_STATUS_INVALID_VALUE;
+    if (!r.m || !r.n || !r.count) return CUBLAS_STATUS_SUCCESS;
+    const bool ta = r.transa != CUBLAS_OP_N, tb = r.transb != CUBLAS_OP_N;
+    Products all = {};
+    struct gemm &g = all.gemm;
+    g.m = r.m, g.n = r.n, g.k = r.k;
+    g.a = {0, r.a.type, ta ? r.a.ld : 1, ta ? 1 : r.a.ld};
+    g.b = {0, r.b.type, tb ? r.b.ld : 1, tb ? 1 : r.b.ld};
+    g.c = g.d = {0, r.c.type, 1, r.c.ld};
+    Arguments arguments;
+    if (!read_scalar(r, "alpha", r.alpha, context, &arguments, &all.alpha) ||
+        !read_scalar(r, "beta", r.beta, context, &arguments, &all.beta))
+        return CUBLAS_STATUS_EXECUTION_FAILED;
+    const bool reads = (all.alpha.at || all.alpha.value != 0) && r.k;
+    if (r.is_array) {
+        const size_t size = r.count * sizeof(void *);
+        Arguments arrays = {{"Carray", Argument::READ, r.c.at, size}};
+        if (reads) {
+            arrays.push_back({"Aarray", Argument::READ, r.a.at, size});
+            arrays.push_back({"Barray", Argument::READ, r.b.at, size});
+        }
+        if (!simt::may_access(r.name, arrays))
+            return CUBLAS_STATUS_EXECUTION_FAILED;
+    }
+    for (int i = 0; i < r.count; i++) {
+        Products::Place at = {};
+        if (reads) {
+            at.a = place(r.a, r.is_array, i);
+            at.b = place(r.b, r.is_array, i);
+            arguments.push_back(matrix("A", Argument::READ, at.a, r.a.type,
+                                       ta ? r.k : r.m, ta ? r.m : r.k, r.a.ld));
+            arguments.push_back(matrix("B", Argument::READ, at.b, r.b.type,
+                                       tb ? r.n : r.k, tb ? r.k : r.n, r.b.ld));
+        }
+        at.c = at.d = place(r.c, r.is_array, i);
+        arguments.push_back(
+            matrix("C", Argument::WRITE, at.d, r.c.type, r.m, r.n, r.c.ld));
+        all.places.push_back(at);
+    }
+    return status_of(simt::submit(r.name, context->stream, arguments,
+                                  [all] { multiply(all); }));
+}
+
+} // namespace
+
+#define ONE_TYPE(gemm, batched, strided, T, TYPE)                           \
+    cublasStatus_t gemm(cublasHandle_t handle, cublasOperation_t transa,    \
+                        cublasOperation_t transb, int m, int n, int k,      \
+                        const T *alpha, const T *A, int lda, const T *B,    \
+                        int ldb, const T *beta, T *C, int ldc) {            \
+        return run({__func__,                                               \
+                    handle,                                                 \
+                    transa,                                                 \
+                    transb,                                                 \
+                    m,                                                      \
+                    n,                                                      \
+                    k,                                                      \
+                    alpha,                                                  \
+                    {A, TYPE, lda, 0},                                      \
+                    {B, TYPE, ldb, 0},                                      \
+                    beta,                                                   \
+                    {C, TYPE, ldc, 0},                                      \
+                    1,                                                      \
+                    false,                                                  \
+                    TYPE});                                                 \
+    }                                                                       \
+    cublasStatus_t batched(cublasHandle_t handle, cublasOperation_t transa, \
+                           cublasOperation_t transb, int m, int n, int k,   \
+                           const T *alpha, const T *const A[], int lda,     \
+                           const T *const B[], int ldb, const T *beta,      \
+                           T *const C[], int ldc, int count) {              \
+        return run({__func__,                                               \
+                    handle,                                                 \
+                    transa,                                                 \
+                    transb,                                                 \
+                    m,                                                      \
+                    n,                                                      \
+                    k,                                                      \
+                    alpha,                                                  \
+                    {A, TYPE, lda, 0},                                      \
+                    {B, TYPE, ldb, 0},                                      \
+                    beta,                                                   \
+                    {C, TYPE, ldc, 0},                                      \
+                    count,                                                  \
+                    true,                                                   \
+                    TYPE});                                                 \
+    }                                                                       \
+    cublasStatus_t strided(cublasHandle_t handle, cublasOperation_t transa, \
+                           cublasOperation_t transb, int m, int n, int k,   \
+                           const T *alpha, const T *A, int lda,             \
+                           long long strideA, const T *B, int ldb,          \
+                           long long strideB, const T *beta, T *C, int ldc, \
+                           long long strideC, int count) {                  \
+        return run({__func__,                                               \
+                    handle,                                                 \
+                    transa,                                                 \
+                    transb,                                                 \
+                    m,                                                      \
+                    n,                                                      \
+                    k,                                                      \
+                    alpha,                                                  \
+                    {A, TYPE, lda, strideA},                                \
+                    {B, TYPE, ldb, strideB},                                \
+                    beta,                                                   \
+                    {C, TYPE, ldc, strideC},                                \
+                    count,                                                  \
+                    false,                                                  \
+                    TYPE});                                                 \
+    }
+ONE_TYPE(cublasSgemm_v2, cublasSgemmBatched, cublasSgemmStridedBatched, float,
+         GEMM_F32)
+ONE_TYPE(cublasDgemm_v2, cublasDgemmBatched, cublasDgemmStridedBatched, double,
+         GEMM_F64)
+ONE_TYPE(cublasHgemm, cublasHgemmBatched, cublasHgemmStridedBatched, __half,
+         GEMM_F16)
+
+/* Do the work of the functions whose types are parameters. */
+static cublasStatus_t run_typed(Request r, cublasComputeType_t compute) {
+    if (!handles.find(r.handle)) return CUBLAS_STATUS_NOT_INITIALIZED;
+    if (!is_supported(compute, r.a.type, r.b.type, r.c.type, &r.scale))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    return run(r);
+}
+
+cublasStatus_t cublasSgemmEx(cublasHandle_t handle, cublasOperation_t transa,
+                             cublasOperation_t transb, int m, int n, int k,
+                             const float *alpha, const void *A,
+                             cudaDataType Atype, int lda, const void *B,
+                             cudaDataType Btype, int ldb, const float *beta,
+                             void *C, cudaDataType Ctype, int ldc) {
+    return run_typed({__func__,
+                      handle,
+                      transa,
+                      transb,
+                      m,
+                      n,
+                      k,
+                      alpha,
+                      {A, Atype, lda, 0},
+                      {B, Btype, ldb, 0},
+                      beta,
+                      {C, Ctype, ldc, 0},
+                      1,
+                      false,
+                      GEMM_F32},
+                     CUBLAS_COMPUTE_32F);
+}
+
+cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
+                            cublasOperation_t transb, int m, int n, int k,
+                            const void *alpha, const void *A,
+                            cudaDataType Atype, int lda, const void *B,
+                            cudaDataType Btype, int ldb, const void *beta,
+                            void *C, cudaDataType Ctype, int ldc,
+                            cublasComputeType_t compute, cublasGemmAlgo_t) {
+    return run_typed({__func__,
+                      handle,
+                      transa,
+                      transb,
+                      m,
+                      n,
+                      k,
+                      alpha,
+                      {A, Atype, lda, 0},
+                      {B, Btype, ldb, 0},
+                      beta,
+                      {C, Ctype, ldc, 0},
+                      1,
+                      false,
+                      0},
+                     compute);
+}
+
+cublasStatus_t cublasGemmBatchedEx(
+    cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb,
+    int m, int n, int k, const void *alpha, const void *const A[],
+    cudaDataType Atype, int lda, const void *const B[], cudaDataType Btype,
+    int ldb, const void *beta, void *const C[], cudaDataType Ctype, int ldc,
+    int count, cublasComputeType_t compute, cublasGemmAlgo_t) {
+    return run_typed({__func__,
+                      handle,
+                      transa,
+                      transb,
+                      m,
+                      n,
+                      k,
+                      alpha,
+                      {A, Atype, lda, 0},
+                      {B, Btype, ldb, 0},
+                      beta,
+                      {C, Ctype, ldc, 0},
+                      count,
+                      true,
+                      0},
+                     compute);
+}
+
+cublasStatus_t cublasGemmStridedBatchedEx(
+    cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb,
+    int m, int n, int k, const void *alpha, const void *A, cudaDataType Atype,
+    int lda, long long strideA, const void *B, cudaDataType Btype, int ldb,
+    long long strideB, const void *beta, void *C, cudaDataType Ctype, int ldc,
+    long long strideC, int count, cublasComputeType_t compute,
+    cublasGemmAlgo_t) {
+    return run_typed({__func__,
+                      handle,
+                      transa,
+                      transb,
+                      m,
+                      n,
+                      k,
+                      alpha,
+                      {A, Atype, lda, strideA},
+                      {B, Btype, ldb, strideB},
+                      beta,
+                      {C, Ctype, ldc, strideC},
+                      count,
+                      false,
+                      0},
+                     compute);
+}
