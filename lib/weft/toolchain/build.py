@@ -180,9 +180,9 @@ def vendor_library(name: str, flavour: Flavour) -> Path:
     own = sorted(folder.glob(f"{name}*"))
     stems = {stem for file in own for stem in _OWN_HEADER.findall(file.read_text())}
     shared = [f for stem in sorted(stems) if (f := folder / f"{stem}.c").exists()]
-    files = [file for file in [*own, *shared] if file.suffix in (".c", ".cpp")]
+    files = [file for file in {*own, *shared} if file.suffix in (".c", ".cpp")]
     flavour = replace(flavour, check=False)
-    return _link(name, files, flavour, [simt_runtime(flavour)])
+    return _link(name, sorted(files), flavour, [simt_runtime(flavour)])
 
 
 # The header that declares an NVIDIA library, and the library's name. Programs may
