@@ -16,6 +16,7 @@ import functools
 import importlib.metadata
 import importlib.util
 import os
+import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -107,7 +108,12 @@ def open_library(key: str, target: str) -> Opened:
             raise BuildError(tools.said_by(done))
         # PyTorch may have opened NVIDIA's libraries for the whole process. With
         # DEEPBIND, the file calls the library that it was linked with.
-        return Opened(key, ffi, ffi.dlopen(file, os.RTLD_NOW | os.RTLD_DEEPBIND), path)
+        try:
+            opened = ffi.dlopen(file, os.RTLD_NOW | os.RTLD_DEEPBIND)
+        except OSError as error:
+            lacks = re.search(r"undefined symbol: \w+", str(error))
+            raise BuildError(f"{path}: {lacks[0] if lacks else error}") from None
+    return Opened(key, ffi, opened, path)
 
 
 def explain_missing(key: str, target: str = "cuda") -> str:
