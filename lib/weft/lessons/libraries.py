@@ -3,6 +3,8 @@
 Blas(device)                      cuBLAS, called with the parameters of its C function
 play_layout(), play_operands()    one buffer, read by rows and by columns
 play_leading()                    which cells a leading dimension reaches
+check_product()                   checks a reader's call of cublasSgemm()
+philox(), draw_numbers()          random numbers, from a counter and from cuRAND
 play_draws()                      which thread drew which random number
 draw_decision()                   a library, a compiler, or a kernel of your own?
 list_rows(), draw_products()      first and later calls of each way, here and elsewhere
@@ -18,7 +20,7 @@ import numpy as np
 import torch
 
 from ..base import style as kit
-from ..base.errors import ArgumentError
+from ..base.errors import ArgumentError, running_shell
 from ..base.progress import PATIENCE, Progress
 from ..base.style import DIM, FAULT, PALE, READ, SHARED, THREAD, WRITTEN
 from ..benchmarks import libraries
@@ -73,6 +75,58 @@ class Blas:
     def describe(self, status: int) -> str:
         """Return a status in cuBLAS's words."""
         return self.library.describe_status(status)
+
+
+def check_product(
+    multiply: Callable[..., int],
+    a: torch.Tensor,
+    b: torch.Tensor,
+    c: torch.Tensor | None = None,
+) -> None:
+    """Check that multiply(blas, a, b, c) writes a @ b into c, and returns 0.
+
+    a, b, c: on the same device; c: by default a new matrix. A wrong c is drawn. Raises
+    AssertionError if numbers are wrong, with the product that they are, if it is known.
+    """
+    blas = Blas(str(a.device))
+    c = a.new_empty(len(a), b.shape[1]) if c is None else c
+    c.fill_(torch.nan)
+    status = multiply(blas, a, b, c)
+    assert status == 0, f"sgemm returned {status!r}: {blas.describe(status or 0)}"
+    exact, bound = libraries.find_bound(a, b)
+    right = (c.double() - exact).abs() <= bound
+    if not bool(right.all()):
+        _show_wrong(right.cpu().numpy())
+        sizes = f"a {tuple(a.shape)}, b {tuple(b.shape)}: "
+        count = f"{int((~right).sum())} of {right.numel()} numbers of c are wrong"
+        raise AssertionError(sizes + count + _recognise(c, a, b))
+
+
+def _recognise(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> str:
+    """Return which other product a wrong c is, if it is known."""
+    known = {"a @ b, stored by columns": (a @ b).T.reshape(c.shape)}
+    if a.shape == b.shape:
+        known["b @ a"] = b @ a
+    for name, product in known.items():
+        if torch.allclose(c, product, atol=1e-4):
+            return f": it is {name}"
+    return ": none of them was written" if bool(c.isnan().all()) else ""
+
+
+def _show_wrong(right: np.ndarray) -> None:
+    """Draw which numbers of c are right, in a notebook."""
+    rows, cols = right.shape
+    title = f"{int(right.sum())} of {right.size} numbers of c are right"
+    out = [label(EDGE, 24, title, 14)]
+    for (row, col), good in np.ndenumerate(right):
+        colour, sign = (SHARED, "") if good else (FAULT, "x")
+        x, y = EDGE + col * 26, 40 + row * 26
+        out.append(box(x, y, 26, 26, colour=colour, fill=svg.FILL))
+        out.append(label(x + 13, y + 17, sign, 12, anchor="middle"))
+    size = max(340, EDGE * 2 + cols * 26), 52 + rows * 26
+    if shell := running_shell():
+        drawing = Drawing(title, *size, "".join(out), [], {(): []}, (), title)
+        shell.display_pub.publish(drawing._repr_mimebundle_())
 
 
 def _check_reach(name: str, x: torch.Tensor, ld: int, rows: int, cols: int) -> None:
@@ -139,7 +193,7 @@ def play_layout() -> Drawing:
 
 
 def play_operands(
-    a: Matrix = ((1, 2), (3, 4)), b: Matrix = ((0, 1), (1, 1))
+    a: Matrix = ((1, 2), (3, 4)), b: Matrix = ((0, 1), (2, 5))
 ) -> Drawing:
     """Return what cuBLAS sees and what you read, for both orders of the operands."""
     a, b = np.asarray(a), np.asarray(b)
@@ -268,6 +322,48 @@ def play_draws(count: int = 16) -> Drawing:
     )
 
 
+TURN = 4 * 65536  # numbers that Philox's threads of the host functions draw in a turn
+
+
+def philox(seed: int, turn: int, thread: int) -> list[int]:
+    """Return the four 32-bit numbers that a thread draws in a turn, by Philox4x32-10.
+
+    Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3"
+    (SC 2011); the counter is composed as in curand_init().
+    """
+    low, mask = [], 0xFFFFFFFF
+    for number in (turn, thread):
+        low += [number & mask, number >> 32 & mask]
+    keys = [seed & mask, seed >> 32 & mask]
+    for _ in range(10):
+        one, other = 0xD2511F53 * low[0], 0xCD9E8D57 * low[2]
+        low = [
+            *(other >> 32 ^ low[1] ^ keys[0], other & mask),
+            *(one >> 32 ^ low[3] ^ keys[1], one & mask),
+        ]
+        steps = 0x9E3779B9, 0xBB67AE85
+        keys = [(key + step) & mask for key, step in zip(keys, steps)]
+    return low
+
+
+def draw_numbers(
+    kind: str, count: int, seed: int, offset: int = 0, device: str = "cpu"
+) -> list[int]:
+    """Return `count` 32-bit numbers from cuRAND's host functions, from `offset` on.
+
+    kind: "philox" or "xorwow". Raises ArgumentError for another kind.
+    """
+    kinds = {"philox": 161, "xorwow": 101}
+    if kind not in kinds:
+        raise ArgumentError(f"draw_numbers: {kind!r}, expected philox or xorwow")
+    rand = vendor.open_library("rand", torch.device(device).type)
+    words = torch.zeros(count, dtype=torch.int32, device=device)
+    plan, out = rand.ffi.new("void **"), rand.ffi.cast("unsigned *", words.data_ptr())
+    rand.call("rand_draw", plan, out, count, kinds[kind], seed, offset, 101)
+    rand.call("curandDestroyGenerator", rand.ffi.cast("curandGenerator_t", plan[0]))
+    return [int(word) & 0xFFFFFFFF for word in words.cpu()]
+
+
 # ---- the decision --------------------------------------------------------------------
 
 QUESTIONS = (
@@ -352,5 +448,7 @@ def draw_products(rows: Sequence[Row], n: int) -> Table:
         counted = row["lines"] if row["lines"] is not None else 1
         line = (NAMES[row["rung"]], counted, f"{first:,.1f}", f"{later:,.0f}")
         lines.append((*line, f"{rate:,.2f}", f"{row['error']:.1e}", place))
+    if not lines:
+        lines = [("not measured yet", *[""] * 6)]
     heads = ["way", "lines of C", "first call, ms", "later calls, µs", "TFLOP/s"]
     return table(lines, *heads, "largest error", "timed")
