@@ -19,7 +19,7 @@ static bool refuses(const Argument &a, char *text, size_t size) {
     Allocation found;
     const bool known = find_allocation(a.at, &found);
     const bool on_host = a.access == Argument::HOST;
-    char which[160] = "";
+    char which[100] = "";
     if (known) describe(found, which, sizeof which);
     if (known && on_host && found.memory == DEVICE) {
         snprintf(text, size, "the host reads %s, which is device memory: %s",
@@ -67,7 +67,7 @@ static void repeat(void *call) {
 using namespace simt;
 
 bool simt::may_access(const char *function, const std::vector<Argument> &all) {
-    char reason[200];
+    char reason[150];
     for (const Argument &a : all) {
         if (!refuses(a, reason, sizeof reason)) continue;
         const char *version = strstr(function, "_v2");
@@ -81,7 +81,7 @@ bool simt::may_access(const char *function, const std::vector<Argument> &all) {
         memset(fault.block, 0xff, sizeof fault.block);
         memset(fault.thread, 0xff, sizeof fault.thread);
         snprintf(fault.kernel, sizeof fault.kernel, "%.*s", length, function);
-        snprintf(fault.text, sizeof fault.text, "%s: illegal address: %s",
+        snprintf(fault.text, sizeof fault.text, "%.80s: illegal address: %s",
                  fault.kernel, reason);
         report_fault(&fault);
         return false;

@@ -54,9 +54,31 @@ Argument matrix(const char *name, Argument::Access access, const void *at,
  * alpha and beta. Source: table of cublasGemmEx() in cuBLAS's documentation. */
 bool is_supported(cublasComputeType_t compute, int a, int b, int c, int *scale);
 
+/* Functions that cuBLAS and cuBLASLt both export. They do not call each
+ * other's: in a process that has loaded NVIDIA's libraries, the loader could
+ * prefer those. */
+cublasStatus_t get_property(libraryPropertyType type, int *value);
+const char *status_name(cublasStatus_t status);
+const char *status_text(cublasStatus_t status);
+
+/* Read alpha or beta from the host's memory, or record in `arguments` where the
+ * device will read it. Return false if the host may not access it. */
+bool read_scalar(const char *function, const char *name, const void *at,
+                 int type, bool on_device, Arguments *arguments,
+                 Scalar *scalar);
+
+/* Report that a product has not been computed. */
+void report_no_memory();
+
 inline cublasStatus_t status_of(cudaError_t error) {
     return error ? CUBLAS_STATUS_EXECUTION_FAILED : CUBLAS_STATUS_SUCCESS;
 }
 
 } // namespace weft_blas
+
+/* Find the context of a handle, or return from the function. */
+#define FIND(context, handle)                            \
+    cublasContext *const context = handles.find(handle); \
+    if (!context) return CUBLAS_STATUS_NOT_INITIALIZED
+
 #endif

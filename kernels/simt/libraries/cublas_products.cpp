@@ -1,5 +1,7 @@
 /* cublas_products.cpp -- cuBLAS's products of matrices: one, many at addresses
  * in an array, or many at equal distances. */
+#include <stdio.h>
+
 #include "cublas_context.h"
 
 using namespace weft_blas;
@@ -28,7 +30,27 @@ void weft_blas::multiply(const Products &products) {
         one.c.at = products.places[i].c, one.d.at = products.places[i].d;
         if (weft_gemm(&one)) failed = true;
     }
-    if (failed) fprintf(stderr, "weft: cuBLAS: there is no memory left\n");
+    if (failed) report_no_memory();
+}
+
+void weft_blas::report_no_memory() {
+    fprintf(stderr, "weft: cuBLAS: no memory for copies of the operands\n");
+}
+
+bool weft_blas::read_scalar(const char *function, const char *name,
+                            const void *at, int type, bool on_device,
+                            Arguments *arguments, Scalar *scalar) {
+    const size_t size = weft_size_of(type);
+    scalar->type = type;
+    if (on_device) {
+        scalar->at = at;
+        arguments->push_back({name, Argument::READ, at, size});
+        return true;
+    }
+    if (!simt::may_access(function, {{name, Argument::HOST, at, size}}))
+        return false;
+    scalar->value = weft_load(at, type, 0);
+    return true;
 }
 
 bool weft_blas::is_supported(cublasComputeType_t compute, int a, int b, int c,
@@ -98,24 +120,6 @@ bool is_valid(const Request &r) {
            fits(r.c.ld, r.m);
 }
 
-/* Read alpha or beta, or record where the device reads it. Return false if it
- * is not accessible. */
-bool read_scalar(const Request &r, const char *what, const void *at,
-                 const cublasContext *context, Arguments *arguments,
-                 Scalar *scalar) {
-    const size_t size = weft_size_of(r.scale);
-    scalar->type = r.scale;
-    if (context->pointers == CUBLAS_POINTER_MODE_DEVICE) {
-        scalar->at = at;
-        arguments->push_back({what, Argument::READ, at, size});
-        return true;
-    }
-    if (!simt::may_access(r.name, {{what, Argument::HOST, at, size}}))
-        return false;
-    scalar->value = weft_load(at, r.scale, 0);
-    return true;
-}
-
 /* Return where an operand of product `i` is. */
 void *place(const Operand &x, bool is_array, int i) {
     if (is_array) return ((void *const *)x.at)[i];
@@ -135,8 +139,12 @@ cublasStatus_t run(const Request &r) {
     g.b = {0, r.b.type, tb ? r.b.ld : 1, tb ? 1 : r.b.ld};
     g.c = g.d = {0, r.c.type, 1, r.c.ld};
     Arguments arguments;
-    if (!read_scalar(r, "alpha", r.alpha, context, &arguments, &all.alpha) ||
-        !read_scalar(r, "beta", r.beta, context, &arguments, &all.beta))
+    const bool on_device = context->pointers == CUBLAS_POINTER_MODE_DEVICE;
+    const auto read = [&](const char *name, const void *at, Scalar *scalar) {
+        return read_scalar(r.name, name, at, r.scale, on_device, &arguments,
+                           scalar);
+    };
+    if (!read("alpha", r.alpha, &all.alpha) || !read("beta", r.beta, &all.beta))
         return CUBLAS_STATUS_EXECUTION_FAILED;
     const bool reads = (all.alpha.at || all.alpha.value != 0) && r.k;
     if (r.is_array) {

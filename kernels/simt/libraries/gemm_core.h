@@ -88,7 +88,7 @@ static int NAME(gemm)(const struct gemm *g, int k) {
     if (block > 64) block = 64;
     const int blocks = (strips + block - 1) / block;
     const double work = (double)g->m * g->n * k;
-    const int threads = work > 1e5 ? g->threads : 1;
+    const int threads = work > 4e6 ? g->threads : 1;
 #pragma omp parallel num_threads(threads) if (a && b && threads > 1)
     if (a && b) {
 #pragma omp for nowait

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 from . import scanner
 from .preprocess import MARKER
@@ -22,10 +23,10 @@ _UNSUPPORTED = [(re.compile(pattern), message) for pattern, message in _FEATURES
 
 # Headers of libraries that are not available for the CPU.
 LIBRARIES = {
-    "cublas": "cuBLAS",
-    "cudnn": "cuDNN",
-    "cufft": "cuFFT",
-    "curand.h": "cuRAND's host interface",
+    "cublas.h": "cuBLAS's interface without handles (use cublas_v2.h)",
+    "nvblas.h": "NVBLAS",
+    "cudnn_": "cuDNN's second interface, of graphs,",
+    "cufft": "this part of cuFFT",
     "cusparse": "cuSPARSE",
     "cusolver": "cuSOLVER",
     "nccl": "NCCL",
@@ -99,6 +100,39 @@ def refuse_driver_api(printed: str, simt: str) -> None:
                 "the CPU: use the runtime API, or a GPU"
             )
         number += 1
+
+
+# Libraries of which a part runs on the CPU, by the beginning of their names.
+_PARTS = {
+    "cublasXt": "cuBLASXt",
+    "cublasLt": "cuBLASLt",
+    "cublas": "cuBLAS",
+    "curand": "cuRAND",
+    "cufft": "cuFFT",
+    "cudnn": "cuDNN",
+}
+_UNKNOWN = re.compile(
+    r"'(\w+)' (?:was not declared|has not been declared|does not name a type)"
+)
+
+
+def missing_name(message: str, headers: Path) -> str:
+    """Explain that the CPU's part of a library lacks a name; "" for other messages.
+
+    message: g++'s message about an unknown name
+    headers: the folder with the libraries' headers. If one of them has the name, the
+        program only lacks an #include, and the result is "".
+    """
+    match = _UNKNOWN.match(message)
+    name = match[1] if match else ""
+    for start, library in _PARTS.items():
+        if name.lower().startswith(start.lower()):
+            paths = sorted(headers.glob(f"{start[:5]}*.h"))
+            texts = [path.read_text() for path in paths]
+            if any(re.search(rf"\b{name}\b", text) for text in texts):
+                return ""
+            return f"{name} is not in the part of {library} that runs on the CPU"
+    return ""
 
 
 def missing_header(name: str) -> str:

@@ -31,6 +31,7 @@ from ..csource.unsupported import (
     device_names,
     kind_of_code,
     missing_header,
+    missing_name,
     refuse_driver_api,
 )
 from ..toolchain import build, keys, tools
@@ -79,6 +80,12 @@ def rewrite_messages(output: str, simt: str, rewritten: str = "") -> str:
             else:
                 foreign_error = match["message"]
         cause = ""
+    reasons = {
+        missing_name(_clean(error[3]), SIMT / "include"): error
+        for error in reversed(errors)  # to show each name's first place
+    }
+    if any(reasons):  # the other errors follow from these
+        errors = [[*error[:3], text] for text, error in reasons.items() if text][::-1]
     lines = _map_lines(rewritten)
     messages = list(dict.fromkeys(_show_line(*error, lines) for error in errors))
     if len(messages) > LIMIT:

@@ -1,0 +1,35 @@
+/* cublasLt_types.h -- what cuBLASLt's descriptions hold, in the program's
+ * opaque memory. */
+#ifndef WEFT_LIBRARIES_CUBLASLT_TYPES_H
+#define WEFT_LIBRARIES_CUBLASLT_TYPES_H
+#include "cublas_context.h"
+#include "cublasLt.h"
+
+namespace weft_blas {
+
+struct Layout {
+    int type, order;
+    uint64_t rows, columns;
+    int64_t ld, stride, plane;
+    int count, mode;
+    /* The distance in elements between elements of a column and of a row. */
+    ptrdiff_t down() const { return order == CUBLASLT_ORDER_ROW ? ld : 1; }
+    ptrdiff_t right() const { return order == CUBLASLT_ORDER_ROW ? 1 : ld; }
+};
+
+struct Operation {
+    int compute, scale, pointers, transa, transb, transc, fill;
+    unsigned epilogue;
+    void *bias, *aux;
+    int64_t bias_stride, aux_ld, aux_stride, alpha_stride;
+    int multiprocessors, aux_type, bias_type;
+    signed char fast;
+    void *refused[8]; /* scales and amax values of 8-bit floats */
+};
+
+struct Transform {
+    int scale, pointers, transa, transb;
+};
+
+} // namespace weft_blas
+#endif
