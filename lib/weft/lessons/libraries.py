@@ -8,6 +8,7 @@ philox(), draw_numbers()          random numbers, from a counter and from cuRAND
 play_draws()                      which thread drew which random number
 draw_decision()                   a library, a compiler, or a kernel of your own?
 list_rows(), draw_products()      first and later calls of each way, here and elsewhere
+list_rivals()                     Weft's fastest rung and CUB, for several ops
 """
 
 from __future__ import annotations
@@ -412,7 +413,7 @@ NAMES = {
     "cutlass": "CUTLASS",
     "ours": "weft.matmul",
 }
-HERE = ("sgemm", "gemm_ex", "lt", "lt_epilogue", "ours")  # those that run on a CPU
+HERE = ("sgemm", "gemm_ex", "lt", "lt_epilogue", "xt", "ours")  # also on a CPU
 
 
 def list_rows(sizes: Sequence[int] = (256,)) -> list[Row]:
@@ -428,11 +429,9 @@ def list_rows(sizes: Sequence[int] = (256,)) -> list[Row]:
         found += [row | {"elsewhere": where} for row in result["rows"]]
     if os.environ.get("WEFT_SITE") == "1":
         return found
-    device, names = "cpu", HERE
-    if torch.cuda.is_available():
-        device, names = "cuda", (*HERE, "xt")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
     with Progress("calling the libraries", delay=PATIENCE):
-        return libraries.rows(names, device, sizes) + found
+        return libraries.rows(HERE, device, sizes) + found
 
 
 def draw_products(rows: Sequence[Row], n: int) -> Table:
@@ -452,3 +451,24 @@ def draw_products(rows: Sequence[Row], n: int) -> Table:
         lines = [("not measured yet", *[""] * 6)]
     heads = ["way", "lines of C", "first call, ms", "later calls, µs", "TFLOP/s"]
     return table(lines, *heads, "largest error", "timed")
+
+
+def list_rivals(ops: Sequence[str] = ("histogram", "scan", "sort")) -> list[Row]:
+    """Return, for each op, Weft's fastest rung and CUB at the largest committed size.
+
+    A row has op, count, rung, the microseconds us and cub_us, their ratio cub_over_us,
+    and the device.
+    """
+    found = []
+    for op in ops:
+        for result in load_elsewhere(op):
+            most = max(row["count"] for row in result["rows"])
+            rows = [row for row in result["rows"] if row["count"] == most]
+            cub = [row["us"] for row in rows if row["impl"] == "cub"]
+            if cub:
+                ours = (row for row in rows if row["impl"] == "weft")
+                best = min(ours, key=lambda row: row["us"])
+                keys = {key: best[key] for key in ("op", "count", "rung", "us")}
+                ratio = {"cub_us": cub[0], "cub_over_us": cub[0] / best["us"]}
+                found.append(keys | ratio | {"device": best["device"]})
+    return found

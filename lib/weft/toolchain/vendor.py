@@ -30,6 +30,7 @@ from ..base.paths import KERNELS
 from . import build, tools
 
 SOURCES = KERNELS / "vendor"
+_kept: list[Any] = []  # open libraries, which would otherwise be closed again
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Library:
 LIBRARIES = {
     "blas": Library("cublas", "nvidia-cublas", "cublas", "cublasGetStatusString"),
     "lt": Library("cublasLt", "nvidia-cublas", "cublas"),
-    "xt": Library("cublas", "nvidia-cublas"),
+    "xt": Library("cublas", "nvidia-cublas", "cublas"),
     "fft": Library("cufft", "nvidia-cufft", "cufft"),
     "rand": Library("curand", "nvidia-curand", "curand"),
     "dnn_graph": Library("cudnn", "nvidia-cudnn-cu{}", status="cudnnGetErrorString"),
@@ -200,7 +201,7 @@ def _load(name: str) -> Path:
         from cuda import pathfinder
 
         path = Path(pathfinder.load_nvidia_dynamic_lib(name).abs_path)
-    FFI().dlopen(str(path))
+    _kept.append(FFI().dlopen(str(path)))
     return path
 
 
