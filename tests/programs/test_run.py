@@ -243,7 +243,7 @@ def test_ctrl_c_ends_a_program(tmp_path):
             "dynamic",
         ),
         ("\nstruct S { cudaTextureObject_t t; };", 2, "textures"),
-        ("#include <cublas_v2.h>\n", 1, "cuBLAS"),
+        ("#include <cusparse.h>\n", 1, "cuSPARSE"),
         ("\n#include <cuda_fp8.h>\n", 2, "8 bits"),
         ('\n\n#include "not_there.h"\n', 3, "-I DIR"),
         ("\n#define CALL(x) undeclared(x)\nint i = CALL(3);", 3, "undeclared"),

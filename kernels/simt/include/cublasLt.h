@@ -19,13 +19,16 @@
 
 typedef struct cublasLtContext *cublasLtHandle_t;
 
-typedef struct {
-    uint64_t data[8];
-} cublasLtMatrixLayoutOpaque_t, cublasLtMatmulAlgo_t,
-    cublasLtMatmulPreferenceOpaque_t, cublasLtMatrixTransformDescOpaque_t;
-typedef struct {
-    uint64_t data[32];
-} cublasLtMatmulDescOpaque_t;
+#define SIMT_OPAQUE(name, words) \
+    typedef struct {             \
+        uint64_t data[words];    \
+    } name
+SIMT_OPAQUE(cublasLtMatrixLayoutOpaque_t, 8);
+SIMT_OPAQUE(cublasLtMatmulAlgo_t, 8);
+SIMT_OPAQUE(cublasLtMatmulPreferenceOpaque_t, 8);
+SIMT_OPAQUE(cublasLtMatrixTransformDescOpaque_t, 8);
+SIMT_OPAQUE(cublasLtMatmulDescOpaque_t, 32);
+#undef SIMT_OPAQUE
 typedef cublasLtMatrixLayoutOpaque_t *cublasLtMatrixLayout_t;
 typedef cublasLtMatmulDescOpaque_t *cublasLtMatmulDesc_t;
 typedef cublasLtMatmulPreferenceOpaque_t *cublasLtMatmulPreference_t;

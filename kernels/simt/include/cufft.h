@@ -3,7 +3,8 @@
  * Names, parameters and numbers of the constants are cuFFT's
  * (docs.nvidia.com/cuda/cufft), since the same program also calls the library
  * of a GPU. Constants that CUDA 13 removed remain, since programs for CUDA 12
- * use them. Not supported: the functions at the end, and cufftXt.h. */
+ * use them. Not supported: callbacks, several GPUs and the other parts of
+ * cufftXt.h. */
 #ifndef SIMT_CUFFT_H
 #define SIMT_CUFFT_H
 #include "cuComplex.h"
@@ -145,22 +146,4 @@ cufftResult cufftGetProperty(libraryPropertyType type, int *value);
 
 } // extern "C"
 #pragma GCC visibility pop
-
-/* A call of a function that is missing is a compile error at its line. */
-#define SIMT_MISSING(name)                                               \
-    template <class... Any>                                              \
-    __attribute__((                                                      \
-        error(#name "(): not in the CPU version of cuFFT"))) cufftResult \
-    name(Any...);
-SIMT_MISSING(cufftEstimateMany)
-SIMT_MISSING(cufftGetSize1d)
-SIMT_MISSING(cufftGetSize2d)
-SIMT_MISSING(cufftGetSize3d)
-SIMT_MISSING(cufftGetSizeMany)
-SIMT_MISSING(cufftGetSizeMany64)
-SIMT_MISSING(cufftSetPlanPropertyInt64)
-SIMT_MISSING(cufftGetPlanPropertyInt64)
-SIMT_MISSING(cufftResetPlanProperty)
-SIMT_MISSING(cufftSetCompatibilityMode)
-#undef SIMT_MISSING
 #endif

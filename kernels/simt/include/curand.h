@@ -4,8 +4,7 @@
  * Names, parameters and numbers of the constants are cuRAND's
  * (docs.nvidia.com/cuda/curand), since the same program also calls the library
  * of a GPU. Bodies and the order of the numbers are in libraries/curand.cpp.
- * Not supported: the other generators, the orderings SEEDED and DYNAMIC, and
- * the functions at the end. */
+ * Not supported: the other generators, and the orderings SEEDED and DYNAMIC. */
 #ifndef SIMT_CURAND_H
 #define SIMT_CURAND_H
 #include "cuda_runtime.h"
@@ -119,23 +118,4 @@ curandStatus_t curandGeneratePoisson(curandGenerator_t generator,
 
 } // extern "C"
 #pragma GCC visibility pop
-
-/* A call of a function that is missing is a compile error at its line. */
-#define SIMT_MISSING(name)                                                   \
-    template <class... Any>                                                  \
-    __attribute__((                                                          \
-        error(#name "(): not in the CPU version of cuRAND"))) curandStatus_t \
-    name(Any...);
-SIMT_MISSING(curandSetQuasiRandomGeneratorDimensions)
-SIMT_MISSING(curandGenerateLongLong)
-SIMT_MISSING(curandGeneratePoissonMethod)
-SIMT_MISSING(curandGenerateBinomial)
-SIMT_MISSING(curandGenerateBinomialMethod)
-SIMT_MISSING(curandCreatePoissonDistribution)
-SIMT_MISSING(curandDestroyDistribution)
-SIMT_MISSING(curandGetDirectionVectors32)
-SIMT_MISSING(curandGetDirectionVectors64)
-SIMT_MISSING(curandGetScrambleConstants32)
-SIMT_MISSING(curandGetScrambleConstants64)
-#undef SIMT_MISSING
 #endif
