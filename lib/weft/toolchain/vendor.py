@@ -167,6 +167,7 @@ def _find_library(key: str, target: str) -> Path:
     # pathfinder's exceptions depend on its version.
     except Exception as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]
+        first = first.partition(": No such file")[0]
         raise BuildError(f"no {library.name} ({first}): {suggest_wheel(key)}") from None
 
 
@@ -195,22 +196,32 @@ def _load(name: str) -> Path:
     if name == "cccl.c.parallel":
         folder = _find_folders("cuda.compute")[0] / f"cu{_find_release()}" / "cccl"
         path = folder / f"lib{name}.so"
-    elif name in ("cudnn", "nccl"):  # pathfinder finds parts of the toolkit only
-        path = _find_beside(name)
     else:
-        from cuda import pathfinder
-
-        path = Path(pathfinder.load_nvidia_dynamic_lib(name).abs_path)
+        path = _find_in_wheel(name) or _find_in_toolkit(name)
     _kept.append(FFI().dlopen(str(path)))
     return path
 
 
-def _find_beside(name: str) -> Path:
-    """Return the path of a library outside the toolkit, in a wheel of NVIDIA's."""
+def _find_in_wheel(name: str) -> Path | None:
+    """Return the path of a library in a wheel of NVIDIA's for torch's CUDA, or None."""
+    if not importlib.util.find_spec("nvidia"):
+        return None
+    found = []
     for folder in _find_folders("nvidia"):
-        for path in sorted(folder.glob(f"*/lib/lib{name}.so*")):
-            return path
-    raise LookupError(f"no lib{name}.so in a wheel")
+        found += sorted(folder.glob(f"*/lib/lib{name}.so*"))
+    # The wheels for CUDA 13 share a folder, and those for CUDA 12 have one each. cuDNN
+    # and NCCL always have their own.
+    shared = [path for path in found if path.parts[-3].startswith("cu1")]
+    here = [p for p in shared if p.parts[-3] == f"cu{_find_release()}"]
+    rest = [path for path in found if path not in shared]
+    return next(iter(here + rest), None)
+
+
+def _find_in_toolkit(name: str) -> Path:
+    """Return the path of a library in a toolkit; raise an exception without one."""
+    from cuda import pathfinder
+
+    return Path(pathfinder.load_nvidia_dynamic_lib(name).abs_path)
 
 
 def _find_folders(module: str) -> list[Path]:
