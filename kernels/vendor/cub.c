@@ -26,15 +26,10 @@ int cub_reduce(void **plan, const struct reduction *r);
 
 // clang-format off
 struct type { size_t bytes, alignment; int kind; };
-struct op {
-    int kind; const char *name, *code; size_t code_bytes; int code_kind;
-    size_t bytes, alignment; void *state, *extra, *sizes; size_t count;
-    void *kinds;
-};
-struct iterator {
-    size_t bytes, alignment; int kind; struct op advance, dereference;
-    struct type type; void *state, *host_advance;
-};
+struct op { int kind; const char *name, *code; size_t code_bytes; int code_kind; size_t bytes, alignment;
+            void *state, *extra, *sizes; size_t count; void *kinds; };
+struct iterator { size_t bytes, alignment; int kind; struct op advance, dereference; struct type type;
+                  void *state, *host_advance; };
 struct value { struct type type; const void *state; };
 struct build { int cc; void *parts[8]; int determinism; void *policy; };
 

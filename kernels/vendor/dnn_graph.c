@@ -1,10 +1,9 @@
-/* dnn_graph.c -- a 3x3 convolution by cuDNN's graph API: describe tensors and
- * the operation, let a heuristic propose engines, build a plan, execute it.
- * Manual: https://docs.nvidia.com/deeplearning/cudnn/backend/latest/ */
+/* dnn_graph.c -- a 3x3 convolution by cuDNN's graph API: describe the
+ * operation, let a heuristic propose engines, build a plan, execute it. Manual:
+ * https://docs.nvidia.com/deeplearning/cudnn/backend/latest/ */
 #include <stdlib.h>
 
 #include "vendor.h"
-
 // clang-format off
 /* cdef: cuDNN's declarations, and ours */
 const char *cudnnGetErrorString(int status);
@@ -12,16 +11,14 @@ int cudnnCreate(void **handle), cudnnBackendExecute(void *handle, void *plan, vo
 int cudnnBackendCreateDescriptor(int kind, void **d), cudnnBackendFinalize(void *d), cudnnBackendDestroyDescriptor(void *d);
 int cudnnBackendSetAttribute(void *d, int name, int type, int64_t count, const void *values);
 int cudnnBackendGetAttribute(void *d, int name, int type, int64_t most, int64_t *count, void *values);
-
-/* y (n,oc,h,w) = the convolution of x (n,ic,h,w) and weight (oc,ic,3,3), with a
- * border of zeros, float32. workspace: device memory of `bytes` bytes. */
+/* y (n,oc,h,w) = the convolution of x (n,ic,h,w) and weight (oc,ic,3,3), with a border of zeros, float32. workspace:
+ * device memory of `bytes` bytes. */
 struct convolution { float *y; const float *x, *weight; int64_t n, ic, h, w, oc; void *workspace; int64_t bytes; };
 int dnn_convolve(void **plan, const struct convolution *c);
 /* cdef: ... to here. */
 enum { DATA = 1, INT = 3, REAL, POINTER = 6, MODE, HEURISTIC, DESC = 15, MOST = 8, NOT_SUPPORTED = 3000 };
 struct attribute { int name, type; int64_t count; const void *values; }; /* names: enumerators of cudnn_graph.h */
 struct plan { void *handle, *x, *w, *y, *conv, *op, *graph, *heuristic, *engines[MOST], *plan, *pack; };
-
 /* Create a descriptor, set its attributes, and finalize it. */
 static int make(void **d, int kind, const struct attribute *a) {
     TRY(cudnnBackendCreateDescriptor(kind, d));
@@ -29,25 +26,23 @@ static int make(void **d, int kind, const struct attribute *a) {
     return cudnnBackendFinalize(*d);
 }
 #define MAKE(d, kind, ...) make(&(d), kind, (struct attribute[]){__VA_ARGS__, {0}})
-
 static int describe(void **t, int64_t id, int64_t n, int64_t c, int64_t h, int64_t w) {
     const int64_t sizes[] = {n, c, h, w}, steps[] = {c * h * w, h * w, w, 1}, align = 16, fp32 = 0;
     return MAKE(*t, 17, {901, DATA, 1, &fp32}, {902, INT, 4, sizes}, {903, INT, 4, steps}, {906, INT, 1, &id}, {900, INT, 1, &align});
 }
-
 static int create(struct plan *l, const struct convolution *c) {
     const int64_t fp32 = 0, cross_correlation = 1, mode_a = 3, two = 2, ones[] = {1, 1}, ids[] = {'x', 'w', 'y'};
     const void *arrays[] = {c->x, c->weight, c->y};
-    const float one = 1, zero = 0;
+    const float scales[] = {1, 0}; /* alpha and beta */
     int64_t count = 0, bytes, some;
     TRY(cudnnCreate(&l->handle));
-    TRY(describe(&l->x, 'x', c->n, c->ic, c->h, c->w));
     TRY(describe(&l->w, 'w', c->oc, c->ic, 3, 3));
+    TRY(describe(&l->x, 'x', c->n, c->ic, c->h, c->w));
     TRY(describe(&l->y, 'y', c->n, c->oc, c->h, c->w));
     TRY(MAKE(l->conv, 1, {100, DATA, 1, &fp32}, {101, MODE, 1, &cross_correlation}, {106, INT, 1, &two},
              {102, INT, 2, ones}, {103, INT, 2, ones}, {104, INT, 2, ones}, {105, INT, 2, ones}));
     TRY(MAKE(l->op, 10, {702, DESC, 1, &l->conv}, {703, DESC, 1, &l->w}, {704, DESC, 1, &l->x}, {705, DESC, 1, &l->y},
-             {700, REAL, 1, &one}, {701, REAL, 1, &zero}));
+             {700, REAL, 1, scales}, {701, REAL, 1, scales + 1}));
     TRY(MAKE(l->graph, 15, {800, 0, 1, &l->handle}, {801, DESC, 1, &l->op}));
     TRY(MAKE(l->heuristic, 4, {201, DESC, 1, &l->graph}, {200, HEURISTIC, 1, &mode_a}));
     for (int i = 0; i < MOST; i++) TRY(cudnnBackendCreateDescriptor(3, &l->engines[i]));
@@ -62,6 +57,5 @@ static int create(struct plan *l, const struct convolution *c) {
 }
 int dnn_convolve(void **plan, const struct convolution *c) {
     if (!*plan) TRY(create(*plan = calloc(1, sizeof(struct plan)), c));
-    const struct plan *l = *plan; /* for the arrays of its first call */
-    return cudnnBackendExecute(l->handle, l->plan, l->pack);
+    return cudnnBackendExecute(((struct plan *)*plan)->handle, ((struct plan *)*plan)->plan, ((struct plan *)*plan)->pack);
 }

@@ -372,8 +372,8 @@ QUESTIONS = (
     ("Is it ops of PyTorch in a row?", "norm, add, activation", "torch.compile"),
     ("Is it a product with your own ending?", "bias, ReLU, dequantise", "Lt, CUTLASS"),
     ("Is it a sum or sort with your operator?", "reduce, scan, top-k", "CUB"),
-    ("Is it tiles, without exchange in a warp?", "softmax, attention", "Triton"),
-    ("None of these, and it is hot?", "measured first", "your own kernel"),
+    ("Does it work on tiles, block by block?", "softmax, attention", "Triton"),
+    ("None of these, and it costs much time?", "measure first", "your own kernel"),
 )
 
 
