@@ -1,6 +1,7 @@
-/* dnn_graph.c -- a 3x3 convolution by cuDNN's graph API: describe the
- * operation, let a heuristic propose engines, build a plan, execute it. Manual:
- * https://docs.nvidia.com/deeplearning/cudnn/backend/latest/ */
+/* dnn_graph.c -- a 3x3 convolution by cuDNN's graph API: describe the layer,
+ * let a heuristic propose engines, build a plan, and execute it.
+ *
+ * Manual: https://docs.nvidia.com/deeplearning/cudnn/backend/latest/ */
 #include <stdlib.h>
 
 #include "vendor.h"
@@ -11,8 +12,7 @@ int cudnnCreate(void **handle), cudnnBackendExecute(void *handle, void *plan, vo
 int cudnnBackendCreateDescriptor(int kind, void **d), cudnnBackendFinalize(void *d), cudnnBackendDestroyDescriptor(void *d);
 int cudnnBackendSetAttribute(void *d, int name, int type, int64_t count, const void *values);
 int cudnnBackendGetAttribute(void *d, int name, int type, int64_t most, int64_t *count, void *values);
-/* y (n,oc,h,w) = the convolution of x (n,ic,h,w) and weight (oc,ic,3,3), with a border of zeros, float32. workspace:
- * device memory of `bytes` bytes. */
+/* y (n,oc,h,w) = x (n,ic,h,w) convolved with weight (oc,ic,3,3), with a border of zeros, float32 on the device. */
 struct convolution { float *y; const float *x, *weight; int64_t n, ic, h, w, oc; void *workspace; int64_t bytes; };
 int dnn_convolve(void **plan, const struct convolution *c);
 /* cdef: ... to here. */
@@ -32,7 +32,7 @@ static int describe(void **t, int64_t id, int64_t n, int64_t c, int64_t h, int64
 }
 static int create(struct plan *l, const struct convolution *c) {
     const int64_t fp32 = 0, cross_correlation = 1, mode_a = 3, two = 2, ones[] = {1, 1}, ids[] = {'x', 'w', 'y'};
-    const void *arrays[] = {c->x, c->weight, c->y};
+    const void *arrays[] = {c->x, c->weight, c->y}; /* in the order of ids */
     const float scales[] = {1, 0}; /* alpha and beta */
     int64_t count = 0, bytes, some;
     TRY(cudnnCreate(&l->handle));
@@ -50,8 +50,7 @@ static int create(struct plan *l, const struct convolution *c) {
     TRY(MAKE(l->pack, 16, {1000, INT, 3, ids}, {1001, POINTER, 3, arrays}, {1003, POINTER, 1, &c->workspace}));
     for (int i = 0; i < count; i++) { /* take the first engine that supports the graph */
         if (MAKE(l->plan, 5, {400, 0, 1, &l->handle}, {401, DESC, 1, &l->engines[i]})) continue;
-        TRY(cudnnBackendGetAttribute(l->plan, 402, INT, 1, &some, &bytes));
-        if (bytes <= c->bytes) return 0;
+        if (!cudnnBackendGetAttribute(l->plan, 402, INT, 1, &some, &bytes) && bytes <= c->bytes) return 0;
     }
     return NOT_SUPPORTED;
 }

@@ -80,11 +80,11 @@ def test_philox_in_python_is_curands():
 @pytest.mark.parametrize("kind", ["philox", "xorwow"])
 def test_the_drawn_order_is_that_of_the_library(kind):
     """Number n is the one that the picture names, among those of its thread."""
-    count = 70_000 if kind == "xorwow" else 600_000
+    count = 5_000 if kind == "xorwow" else 262_150
     numbers = lesson.draw_numbers(kind, count, 1)
     order = lesson.ORDERS["XORWOW, host" if kind == "xorwow" else "Philox, host"]
     if kind == "philox":
-        for n in 0, 1, 5, 262_143, 262_144, 524_291:
+        for n in 0, 1, 5, 262_143, 262_144, 262_149:
             thread, drawn = order(n)
             assert lesson.philox(1, drawn // 4, thread)[drawn % 4] == numbers[n]
     else:
@@ -128,9 +128,9 @@ def test_rows_from_elsewhere_are_marked_and_the_site_shows_no_others(
     monkeypatch.setenv("WEFT_SITE", "1" if on_site else "0")
     monkeypatch.setattr(lesson, "HERE", ("sgemm",))
     rows = lesson.list_rows([256])
-    assert [("elsewhere" in row) for row in rows] == [True] * on_site or not on_site
+    assert {"elsewhere" in row for row in rows} == {True, on_site}
     table = lesson.draw_products(rows, 256)
-    assert [*table.rows[-1][:4]] == ["Sgemm", 13, "50.0", "10"]
+    assert [*table.rows[-1][:4]] == ["Sgemm", "13", "50.0", "10"]
     assert len(table.rows) == (1 if on_site else 2)
     assert lesson.draw_products(rows, 4096).rows[0][0] == "not measured yet"
 
