@@ -423,15 +423,21 @@ def list_rows(sizes: Sequence[int] = (256,)) -> list[Row]:
     key "elsewhere" are committed results, with the machine and the date. Under
     WEFT_SITE=1, all rows are committed.
     """
+    if os.environ.get("WEFT_SITE") == "1":
+        return list_elsewhere()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    with Progress("calling the libraries", delay=PATIENCE):
+        return libraries.rows(HERE, device, sizes) + list_elsewhere()
+
+
+def list_elsewhere() -> list[Row]:
+    """Return the committed rows that have times; `elsewhere` is machine and date."""
     found = []
     for result in load_elsewhere("libraries"):
         where = kit.list_machines([result])
-        found += [row | {"elsewhere": where} for row in result["rows"]]
-    if os.environ.get("WEFT_SITE") == "1":
-        return found
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    with Progress("calling the libraries", delay=PATIENCE):
-        return libraries.rows(HERE, device, sizes) + found
+        timed = (row for row in result["rows"] if row["us"] is not None)
+        found += [row | {"elsewhere": where} for row in timed]
+    return found
 
 
 def draw_products(rows: Sequence[Row], n: int) -> Table:
