@@ -326,6 +326,70 @@ def test_softmax_and_its_gradient(cudnn, handle, algorithm, mode, layout):
     near(load(dx, shape, layout), blended(wx.grad, before, BETA), error)
 
 
+NORMS = {"per activation": 0, "spatial": 1, "persistent": 2}
+
+
+@pytest.mark.parametrize("mode", NORMS.values(), ids=NORMS)
+@pytest.mark.parametrize("layout", [NCHW, NHWC], ids=["nchw", "nhwc"])
+def test_batch_norm_and_its_gradients(cudnn, handle, layout, mode):
+    rng, shape, epsilon, factor = np.random.default_rng(7), (6, 3, 4, 5), 1e-3, 0.25
+    many = (1, *shape[1:]) if mode == 0 else (1, 3, 1, 1)
+    axes = (0,) if mode == 0 else (0, 2, 3)
+    x, dy = 3 + normal(rng, shape), normal(rng, shape)
+    weight, bias, mean, variance = (normal(rng, many) ** 2 for _ in range(4))
+    wx, ww, wb = (wide(v).requires_grad_() for v in (x, weight, bias))
+    center = wx - wx.mean(axes, keepdim=True)
+    spread = (center**2).mean(axes, keepdim=True)
+    exact = center / torch.sqrt(spread + epsilon) * ww + wb
+    exact.backward(wide(dy))
+    count = x.size / weight.size
+    t, derived = tensor(cudnn, shape, layout), tensor(cudnn, (1, 1, 1, 1))
+    cudnn.ok("cudnnDeriveBNTensorDescriptor", derived, t, mode)
+    new_mean, new_variance = mean.copy(), variance.copy()
+    saved_mean, saved_inverse = np.full_like(mean, np.nan), np.full_like(mean, np.nan)
+    y = np.full(x.size, np.nan, np.float32)
+    words = (mode, scale(ALPHA), scale(0), t, store(x, layout), t, y, derived, weight)
+    words += (bias, factor, new_mean, new_variance, epsilon, saved_mean, saved_inverse)
+    cudnn.ok("cudnnBatchNormalizationForwardTraining", handle, *words)
+    error = 4 * SINGLE
+    near(load(y, shape, layout), ALPHA * exact.detach(), error * (1 + exact.abs()))
+    statistics = wx.mean(axes, keepdim=True).detach(), spread.detach()
+    unbiased = statistics[1] * count / (count - 1)
+    for got, old, value in (
+        (new_mean, mean, statistics[0]),
+        (new_variance, variance, unbiased),
+    ):
+        expected = (1 - factor) * wide(old) + factor * value
+        near(got, expected, error * expected.abs())
+    near(saved_mean, statistics[0], error * statistics[0].abs())
+    inverse = 1 / torch.sqrt(statistics[1] + epsilon)
+    near(saved_inverse, inverse, error * inverse)
+
+    before = normal(rng, shape)
+    for statistic in ((saved_mean, saved_inverse), (None, None)):
+        dx = store(before, layout).ravel()
+        dweight, dbias = (np.full_like(weight, np.nan) for _ in range(2))
+        words = (scale(ALPHA), scale(BETA), scale(1), scale(0), t, store(x, layout))
+        words += (t, store(dy, layout), t, dx, derived, weight, dweight, dbias)
+        words += (epsilon, *statistic)
+        cudnn.ok("cudnnBatchNormalizationBackward", handle, mode, *words)
+        # The saved statistics are rounded; x is 3 times as far from 0 as its spread.
+        size = 1 + abs(dy).max() * (1 + ww.detach() * inverse * 8)
+        loose = 16 * SINGLE * (size + 2 * wide(abs(before)))
+        got = load(dx, shape, layout)
+        near(got, blended(wx.grad, before, BETA), loose)
+        near(dweight, ww.grad, 16 * SINGLE * inverse * count * 8)
+        near(dbias, wb.grad, SINGLE * (1 + wb.grad.abs()))
+
+    y = np.full(x.size, np.nan, np.float32)
+    words = (mode, scale(1), scale(0), t, store(x, layout), t, y, derived, weight)
+    words += (bias, mean, variance, epsilon)
+    cudnn.ok("cudnnBatchNormalizationForwardInference", handle, *words)
+    exact = (wide(x) - wide(mean)) / torch.sqrt(wide(variance) + epsilon)
+    exact = exact * wide(weight) + wide(bias)
+    near(load(y, shape, layout), exact, error * (1 + exact.abs()))
+
+
 def test_tensors_are_added_scaled_set_and_reordered(cudnn, handle):
     rng, shape = np.random.default_rng(6), (2, 3, 4, 5)
     c, bias = normal(rng, shape), normal(rng, 3)

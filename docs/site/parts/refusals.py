@@ -379,11 +379,13 @@ int main() {}
     Entry(
         "library",
         "a library that needs a GPU",
-        "The program includes the header of a library such as cuBLAS, which exists "
-        "only for GPUs.",
-        "Write the product yourself, or compare with NumPy or PyTorch in the notebook.",
+        "The program includes the header of a library such as cuSPARSE, which exists "
+        "only for GPUs. Of some libraries, such as cuBLAS, a part runs on the CPU. If "
+        "a program calls another function of theirs, the error has its name.",
+        "Write the function yourself, or compare with NumPy or PyTorch in the "
+        "notebook.",
         program="""\
-#include <cublas_v2.h>
+#include <cusparse.h>
 
 int main() {}
 """,

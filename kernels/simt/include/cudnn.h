@@ -1,5 +1,5 @@
 /* cudnn.h -- cuDNN's legacy interface on the CPU: descriptors, convolutions,
- * pooling, activations, softmax and sums of tensors; float32, with
+ * pooling, activations, batch norm, softmax and sums of tensors; float32, with
  * any strides, so NCHW and NHWC.
  *
  * Names, parameters and numbers of the constants are cuDNN's
@@ -47,11 +47,13 @@ typedef enum {
     CUDNN_STATUS_NOT_SUPPORTED_LAYOUT = 3004,
     CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH = 3007,
     CUDNN_STATUS_ARCH_MISMATCH = 3007,
+    CUDNN_STATUS_NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING = 3008,
     CUDNN_STATUS_RUNTIME_PREREQUISITE_MISSING = 3008,
     CUDNN_STATUS_INTERNAL_ERROR = 4000,
     CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED = 4003,
     CUDNN_STATUS_ALLOC_FAILED = 4003,
     CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED = 4004,
+    CUDNN_STATUS_INTERNAL_ERROR_TEXTURE_CREATION_FAILED = 4006,
     CUDNN_STATUS_MAPPING_ERROR = 4006,
     CUDNN_STATUS_EXECUTION_FAILED = 5000
 } cudnnStatus_t;
@@ -421,6 +423,37 @@ cudnnStatus_t cudnnSoftmaxBackward(cudnnHandle_t handle,
                                    cudnnTensorDescriptor_t dyDesc,
                                    const void *dy, const void *beta,
                                    cudnnTensorDescriptor_t dxDesc, void *dx);
+
+/* Batch norm with the statistics of the batch, or with estimated ones. SPATIAL
+ * has one mean per channel, and PER_ACTIVATION one per channel and pixel; the
+ * shape of all statistics and parameters is cudnnDeriveBNTensorDescriptor()'s.
+ * The running statistics become (1 - factor) old + factor new, where the
+ * variance is unbiased; they may be NULL, and so may both saved arrays. The
+ * saved ones are the means and 1 / sqrt(biased variance + epsilon). */
+cudnnStatus_t cudnnDeriveBNTensorDescriptor(cudnnTensorDescriptor_t derived,
+                                            cudnnTensorDescriptor_t xDesc,
+                                            cudnnBatchNormMode_t mode);
+cudnnStatus_t cudnnBatchNormalizationForwardTraining(
+    cudnnHandle_t handle, cudnnBatchNormMode_t mode, const void *alpha,
+    const void *beta, cudnnTensorDescriptor_t xDesc, const void *x,
+    cudnnTensorDescriptor_t yDesc, void *y, cudnnTensorDescriptor_t bnDesc,
+    const void *bnScale, const void *bnBias, double exponentialAverageFactor,
+    void *resultRunningMean, void *resultRunningVariance, double epsilon,
+    void *resultSaveMean, void *resultSaveInvVariance);
+cudnnStatus_t cudnnBatchNormalizationForwardInference(
+    cudnnHandle_t handle, cudnnBatchNormMode_t mode, const void *alpha,
+    const void *beta, cudnnTensorDescriptor_t xDesc, const void *x,
+    cudnnTensorDescriptor_t yDesc, void *y, cudnnTensorDescriptor_t bnDesc,
+    const void *bnScale, const void *bnBias, const void *estimatedMean,
+    const void *estimatedVariance, double epsilon);
+cudnnStatus_t cudnnBatchNormalizationBackward(
+    cudnnHandle_t handle, cudnnBatchNormMode_t mode, const void *alphaDataDiff,
+    const void *betaDataDiff, const void *alphaParamDiff,
+    const void *betaParamDiff, cudnnTensorDescriptor_t xDesc, const void *x,
+    cudnnTensorDescriptor_t dyDesc, const void *dy,
+    cudnnTensorDescriptor_t dxDesc, void *dx, cudnnTensorDescriptor_t bnDesc,
+    const void *bnScale, void *dBnScaleResult, void *dBnBiasResult,
+    double epsilon, const void *savedMean, const void *savedInvVariance);
 
 /* ---- choosing an algorithm ----------------------------------------------- */
 

@@ -88,7 +88,7 @@ curandStatus_t curandSetGeneratorOffset(curandGenerator_t generator,
 /* CURAND_STATUS_OUT_OF_RANGE: the order is not supported. */
 curandStatus_t curandSetGeneratorOrdering(curandGenerator_t generator,
                                           curandOrdering_t order);
-/* Prepare the states, which the first numbers otherwise do. */
+/* Prepare the states. Otherwise, the first call that generates numbers does. */
 curandStatus_t curandGenerateSeeds(curandGenerator_t generator);
 
 /* Write `num` or `n` numbers: 32 random bits; uniform numbers greater than 0

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include <algorithm>
+#include <new>
 
 #include "cudnn_context.h"
 
@@ -90,10 +91,14 @@ float Call::scalar(const char *what, const void *at) {
 
 cudnnStatus_t Call::submit(const std::function<void()> &work) {
     if (status) return status;
-    const cudaError_t error = simt::submit(name, stream, arguments, work);
-    if (!error) return CUDNN_STATUS_SUCCESS;
-    return fail(CUDNN_STATUS_EXECUTION_FAILED, "%s: %s", name,
-                cudaGetErrorString(error));
+    try {
+        const cudaError_t error = simt::submit(name, stream, arguments, work);
+        if (!error) return CUDNN_STATUS_SUCCESS;
+        return fail(CUDNN_STATUS_EXECUTION_FAILED, "%s: %s", name,
+                    cudaGetErrorString(error));
+    } catch (const std::bad_alloc &) {
+        return fail(CUDNN_STATUS_ALLOC_FAILED, "%s: no memory", name);
+    }
 }
 
 } // namespace weft_dnn
@@ -125,7 +130,7 @@ const char *cudnnGetErrorString(cudnnStatus_t status) {
         NAME(NOT_INITIALIZED)
         NAME(BAD_PARAM)
         NAME(NOT_SUPPORTED)
-        NAME(INTERNAL_ERROR)
+        NAME(ALLOC_FAILED)
         NAME(EXECUTION_FAILED)
     default: return "an unknown status of cuDNN";
     }

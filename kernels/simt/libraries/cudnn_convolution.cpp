@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <new>
 
 #include "cudnn_context.h"
 #include "gemm.h"
@@ -74,10 +75,10 @@ static void check(Call &call, const Convolution &v) {
 
 /* ---- copies -------------------------------------------------------------- */
 
-/* Call f(row, column, element): the row and the first column of a part of an
- * image's columns, and the input's elements below it. A part is a row of the
- * output under one weight. `element` is the input's row, or NULL in the
- * padding, with the index of the first column in it. */
+/* Call f(row, column, c, y, start) for each part of an image's columns: a row
+ * of the output's pixels under one weight. `row` and `column` are the place of
+ * its first element in the matrix. That element is the input's element (c, y,
+ * start), which may lie in the padding. */
 template <class F> static void each_part(const Convolution &v, F f) {
     for (int c = 0; c < v.channels(); c++)
         for (int r = 0; r < v.w.size[2]; r++)
@@ -174,7 +175,8 @@ static void each_output(const Convolution &v, long count, float *matrix, F f) {
 
 /* ---- products ------------------------------------------------------------ */
 
-/* Compute c (m,n) = a b + beta c. A matrix with row length 0 is transposed. */
+/* Compute c (m,n) = a b + beta c, all row-major. `a_turned`, `b_turned`: whether
+ * the array holds the factor's transpose. */
 static void multiply(float *c, const float *a, const float *b, long m, long n,
                      long k, bool a_turned, bool b_turned, float beta) {
     struct gemm g = {};
@@ -184,7 +186,7 @@ static void multiply(float *c, const float *a, const float *b, long m, long n,
     g.b = {(void *)b, GEMM_F32, b_turned ? 1 : n, b_turned ? k : 1};
     g.c = g.d = {c, GEMM_F32, n, 1};
     g.threads = omp_get_max_threads();
-    weft_gemm(&g);
+    if (weft_gemm(&g)) throw std::bad_alloc(); // for Call::submit()
 }
 
 typedef std::unique_ptr<float[]> Floats;

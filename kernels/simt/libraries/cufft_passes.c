@@ -36,8 +36,8 @@ struct weft_fft {
     double *filter; /* transform of its conjugate, divided by the length */
 };
 
-/* Write exp(-2 pi i top / bottom), correctly rounded up to an ulp or so. The
- * angle is first reduced to an eighth of a turn. */
+/* Compute exp(-2 pi i top / bottom) with an error of about 2^-53. The angle is
+ * first reduced to an eighth of a turn. */
 static void unit_root(long top, long bottom, double *re, double *im) {
     const double pi = 3.14159265358979323846;
     const long eighth = 8 * top / bottom;

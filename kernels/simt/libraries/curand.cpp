@@ -27,8 +27,8 @@ namespace {
 typedef unsigned long long u64;
 
 enum { XORWOWS = 4096, PHILOXES = 65536, FOUR = 4 };
-/* As many neighbours take their turns together, so that they write neighbouring
- * addresses and their states remain in the cache. */
+/* This many subsequences take their turns together. So they write neighbouring
+ * addresses, and their states remain in the cache. */
 enum { TOGETHER = 64 };
 
 struct Generator {
@@ -71,9 +71,9 @@ void Generator::prepare() {
 
 /* ---- kinds of numbers ---------------------------------------------------- */
 
-/* Each kind has a type T and writes the numbers of one turn: of XORWOW from its
- * state (`pairs`: whether it makes two), of Philox four numbers from FOURS
- * times four random integers. */
+/* Each kind of number has a type T. turn() writes the numbers of one turn of
+ * XORWOW: two if PAIRS is 1, otherwise one. four() writes those of Philox, from
+ * FOURS times four random integers. */
 struct Bits {
     typedef unsigned T;
     enum { PAIRS = 0, FOURS = 1 };
@@ -143,8 +143,8 @@ struct NormalDouble {
     }
 };
 
-/* A Poisson number is the sum of curand_poisson()'s mean and noise, which takes
- * as many random numbers as it needs. `four` then counts its own fours. */
+/* curand_poisson() takes as many random integers as it needs, so that
+ * compute_four() has a version for it. */
 struct Poisson {
     typedef unsigned T;
     enum { PAIRS = 0, FOURS = 0 };
@@ -153,7 +153,6 @@ struct Poisson {
         *to = curand_poisson(state, mean);
         state->boxmuller_flag_double = 0;
     }
-    void four(T *to, const uint4 *) const { *to = 0; }
 };
 
 /* ---- turns --------------------------------------------------------------- */
