@@ -35,6 +35,16 @@ def test_a_program_prints_the_expected_lines(name, command):
 
 
 @pytest.mark.slow
+def test_a_file_without_cuda_c_may_call_cublas(tmp_path):
+    text = (PROGRAMS / "vectors.cu").read_text()
+    # nvcc, too, defines no min() in such a file.
+    text += "template <class T> T min(T a, T b) { return a < b ? a : b; }\n"
+    (tmp_path / "a.cpp").write_text(text)
+    result = weft("run", "a.cpp", "-lcublas", cwd=tmp_path)
+    assert (result.stdout, result.returncode) == (PRINTS["vectors.cu"], 0)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PRINTS)
 def test_nvcc_accepts_the_programs(name, tmp_path):
     headers = tools.vendor_headers(tuple(sys.path))

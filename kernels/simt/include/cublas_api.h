@@ -17,10 +17,14 @@
 #error \
     "cublas_v2.h: a cell contains only device code, and cuBLAS is called by the host: write a program, and run it with weft run"
 #endif
-#include "cuda_bf16.h"
-#include "cuda_fp16.h"
 #include "cuda_runtime.h"
 #include "library_types.h"
+#ifdef SIMT_HOST_FILE
+struct __half; /* cuda_fp16.h needs the declarations of CUDA C */
+#else
+#include "cuda_bf16.h"
+#include "cuda_fp16.h"
+#endif
 
 #define CUBLAS_VER_MAJOR 13
 #define CUBLAS_VER_MINOR 0
