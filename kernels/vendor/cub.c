@@ -42,6 +42,7 @@ int cccl_device_reduce(struct build, void *, size_t *, struct iterator,
                        void *stream);
 
 // clang-format on
+
 int cub_reduce(void **plan, const struct reduction *r) {
     const struct type number = {4, 4, 9}; /* float32 */
     const struct op op = {0, "combine", r->code, r->code_bytes, 1, 0, 1};

@@ -88,7 +88,7 @@ class Opened:
         """Return a status with the library's own words for it, if it has any."""
         describe = LIBRARIES[self.key].status
         text = self.ffi.string(getattr(self.C, describe)(status)) if describe else b""
-        return f"status {status} {text.decode()}".strip()
+        return f"status {status}" + f": {text.decode()}" * bool(text)
 
 
 @functools.cache
