@@ -141,6 +141,10 @@ CHOICES = {
         "a pool passes each gradient to the largest pixel of its window",
         ("def windows", "def maxpool_backward", "x_pool = "),
     ),
+    "12": Choice(
+        "two matrices, read by columns: the call that looks like a @ b gives b @ a",
+        ("play_operands()",),
+    ),
     "13a": Choice(
         "a function with a kernel in C, which torch.compile divides into three graphs",
         ("def use_kernel", "broken = draw_graphs"),

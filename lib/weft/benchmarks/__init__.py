@@ -6,6 +6,7 @@ tensor, graphs         errors and limits of tensor cores; the time between kerne
 sectors, streams       effects that sector counts miss; copies on several streams
 bodies, launch, edit   a body on every runner; launch cost; time from edit to result
 bridges                ways from PyTorch to a kernel: lines, builds, calls
+libraries              NVIDIA's libraries: first and later calls, errors
 sim, simt, check       the cost of running kernels on a CPU
 counters               our counts, Nsight Compute's, and the allowed differences
 sanitizer              NVIDIA's compute-sanitizer over every rung

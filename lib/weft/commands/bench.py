@@ -32,6 +32,7 @@ BENCHMARKS = {
     "graphs": "weft.benchmarks.graphs",
     "tensor": "weft.benchmarks.tensor",
     "bridges": "weft.benchmarks.bridges",
+    "libraries": "weft.benchmarks.libraries",
 }
 
 # Benchmarks with additional options, which define TITLE and add_arguments().

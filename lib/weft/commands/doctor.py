@@ -48,7 +48,7 @@ def examine(rungs: bool = True) -> list[Examination]:
     parts: list[Callable[[], list[Examination]]]
     parts = [_examine_machine, _examine_compiler, _examine_watch_build]
     parts += [_examine_packages, _examine_gpu, _examine_toolkit, _examine_cells]
-    parts += [_examine_numba, _examine_places, _examine_rungs]
+    parts += [_examine_libraries, _examine_numba, _examine_places, _examine_rungs]
     findings = []
     for examine_part in parts[: None if rungs else -1]:
         try:
@@ -238,6 +238,25 @@ def _examine_ncu() -> Examination:
     except ncu.NoCounters as error:
         value = "none: profile() shows only the CPU's counters"
         return Examination("ncu", value, str(error) * torch.cuda.is_available())
+
+
+def _examine_libraries() -> list[Examination]:
+    """Examine NVIDIA's libraries, which lesson 12 calls on a GPU."""
+    import torch
+
+    # Imported here, since doctor must run even if this import fails.
+    from ..toolchain import vendor
+
+    if not torch.cuda.is_available():
+        own = sorted({one.cpu for one in vendor.LIBRARIES.values() if one.cpu})
+        value = f"without a GPU, the lab's versions: {', '.join(own)}"
+        return [Examination("libraries", value)]
+    findings = []
+    for key in vendor.LIBRARIES:
+        name, lack = f"{vendor.find_source(key).name}", vendor.explain_missing(key)
+        value = lack.rpartition(": ")[0] or "its library is here"
+        findings.append(Examination(name, value, lack.rpartition(": ")[2]))
+    return findings
 
 
 def _examine_numba() -> list[Examination]:
