@@ -137,7 +137,7 @@ CHOICES = {
             "unstable_last, unstable_first",
         ),
     ),
-    "10": Choice(
+    "10a": Choice(
         "a pool passes each gradient to the largest pixel of its window",
         ("def windows", "def maxpool_backward", "x_pool = "),
     ),
