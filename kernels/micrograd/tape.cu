@@ -248,7 +248,11 @@ static int infer_shape(struct tape_entry *y, const struct tape_entry *a,
                      "%s: shapes (%d,%d) and (%d,%d), want (m,k) and (k,n)",
                      name, a->rows, a->cols, b->rows, b->cols);
         y->cols = b->cols;
-        CHECK_COUNT(y, (double)y->rows * y->cols);
+        WEFT_REQUIRE((double)y->rows * y->cols <= MAX_ELEMENTS,
+                     "%s: shapes (%d,%d) and (%d,%d) give %.0f elements, at "
+                     "most %.0f",
+                     name, a->rows, a->cols, b->rows, b->cols,
+                     (double)y->rows * y->cols, MAX_ELEMENTS);
         break;
     case WEFT_TAPE_SUM:
     case WEFT_TAPE_NLL: y->rows = y->cols = 1; break;
@@ -256,13 +260,24 @@ static int infer_shape(struct tape_entry *y, const struct tape_entry *a,
     return WEFT_OK;
 }
 
-static int multiply(const struct weft_tape *tape, float *c, const float *a,
+/* Compute c (m,n) = a (m,k) @ b (k,n) + beta * c. The workspace becomes spare
+ * memory at once, since later work on the stream waits for the product. */
+static int multiply(struct weft_tape *tape, float *c, const float *a,
                     const float *b, int m, int n, int k, int trans_a,
                     int trans_b, float beta, weft_stream stream) {
     struct weft_matmul_options options = {};
     options.trans_a = trans_a, options.trans_b = trans_b;
     options.alpha = 1.0f, options.beta = beta;
-    return weft_matmul(tape->matmul, c, a, b, m, n, k, &options, stream);
+    size_t bytes = 0;
+    WEFT_TRY(
+        weft_matmul_workspace(tape->matmul, &bytes, a, b, m, n, k, &options));
+    const size_t count = CEIL_DIV(bytes, 4);
+    if (count) WEFT_TRY(take(tape, &options.workspace, count, 0xff, stream));
+    options.workspace_bytes = bytes;
+    const int status =
+        weft_matmul(tape->matmul, c, a, b, m, n, k, &options, stream);
+    give_back(tape, options.workspace, count);
+    return status;
 }
 
 /* Copy the targets of an entry to the target's memory. */
