@@ -141,6 +141,10 @@ CHOICES = {
         "a pool passes each gradient to the largest pixel of its window",
         ("def windows", "def maxpool_backward", "x_pool = "),
     ),
+    "10b": Choice(
+        "a number that is used twice receives the shares of both uses",
+        ("class Value", "def sort", "Value.send_back =", "def relu", "play_graph("),
+    ),
     "13a": Choice(
         "a function with a kernel in C, which torch.compile divides into three graphs",
         ("def use_kernel", "broken = draw_graphs"),

@@ -23,8 +23,9 @@ from ..see.pictures import svg
 from ..see.pictures.panels import EDGE
 from ..see.pictures.svg import Drawing, Slider, box, label, num, remark
 
-TOP, HIGH, APART = 66.0, 40.0, 16.0  # pixels: the first row, a node, between nodes
-GAP = 22.0  # pixels between two columns, at least
+TOP, HIGH, APART = 80.0, 40.0, 16.0  # pixels: the first row, a node, between nodes
+LANE = TOP - 14  # the height of edges that skip columns
+GAP = 12.0  # pixels between two columns, at least
 
 
 @dataclass(frozen=True)
@@ -65,10 +66,7 @@ def play_graph(last: Any) -> Drawing:
     senders = [at for at in range(len(values) - 1, -1, -1) if operands[at]]
 
     def write_note(turn: int, at: int) -> str:
-        is_known = turn > 0 and rows[turn][at] or at == len(values) - 1
-        return f"{values[at].data:g}, grad {rows[turn][at]:g}" if is_known else (
-            f"{values[at].data:g}"
-        )
+        return f"{values[at].data:g}, grad {rows[turn][at]:g}"
 
     turns = [
         [
@@ -77,7 +75,7 @@ def play_graph(last: Any) -> Drawing:
         ]
         for turn in range(len(rows))
     ]
-    title = f"{count_things(len(values), 'number')}, from left to right"
+    title = f"{count_things(len(values), 'number')}, and their gradients"
     return _play(title, turns, senders, captions, has_strip=False)
 
 
@@ -123,7 +121,7 @@ def play_tape(tape: Tape, names: Sequence[str] = ()) -> Drawing:
     for at in senders:
         into = [f"{n} ({nodes[n].name})" for n in nodes[at].operands if needs[n]]
         captions.append(f"entry {at}, {nodes[at].name}, adds to {' and '.join(into)}")
-    title = f"{count_things(len(nodes), 'entry', 'entries')}, walked backwards"
+    title = f"{len(nodes)} entries, walked backwards"
     turns = [nodes] * len(captions)
     return _play(title, turns, senders, captions, has_strip=True, needs=needs)
 
@@ -176,25 +174,26 @@ class Board:
     def __init__(self, turns: Sequence[Sequence[Node]], needs: Sequence[bool]) -> None:
         self.turns, self.nodes, self.needs = turns, turns[0], needs
         columns = self._list_columns()
-        notes = [note for nodes in turns for node in nodes for note in _texts(node)]
-        self.wide = max(svg.width_of(text, svg.SMALL) for text in notes) + 14
+        texts = [svg.width_of(node.name, 13.5) for node in self.nodes]  # bold
+        texts += [svg.width_of(n.note, svg.SMALL) + 6 for nodes in turns for n in nodes]
+        self.wide = max(texts) + 8
         room = WIDTH - 2 * EDGE - len(columns) * self.wide
-        if len(columns) > 1 and room < GAP / 2 * (len(columns) - 1):
+        if len(columns) > 1 and room < GAP * (len(columns) - 1):
             found = f"{len(columns)} columns of {self.wide:.0f} pixels"
             raise ArgumentError(f"the graph has {found}, but {WIDTH} are available")
-        step = self.wide + min(4 * GAP, room / max(1, len(columns) - 1))
+        self.step = self.wide + min(7 * GAP, room / max(1, len(columns) - 1))
         most = max(map(len, columns))
         self.at: dict[int, tuple[float, float]] = {}
         for place, column in enumerate(columns):
             above = (most - len(column)) * (HIGH + APART) / 2
             for row, node in enumerate(column):
                 y = TOP + above + row * (HIGH + APART)
-                self.at[node] = EDGE + place * step, y
-        self.right = EDGE + (len(columns) - 1) * step + self.wide
+                self.at[node] = EDGE + place * self.step, y
+        self.right = EDGE + (len(columns) - 1) * self.step + self.wide
         self.bottom = TOP + most * (HIGH + APART)
 
     def _list_columns(self) -> list[list[int]]:
-        """Return the nodes by column; a tensor stands left of its first use."""
+        """Return the nodes by column; a tensor's is to the left of its first use."""
         depth: list[int] = []
         for node in self.nodes:
             depth.append(1 + max((depth[n] for n in node.operands), default=-1))
@@ -216,15 +215,16 @@ class Board:
         for at, node in enumerate(self.turns[turn]):
             x, y = self.at[at]
             out += box(x, y, self.wide, HIGH, **self._look(at, head, sent))
-            middle, (name, note) = x + self.wide / 2, _texts(node)
-            out += label(middle, y + 16, name, 12, anchor="middle", bold=True)
-            out += label(middle, y + 32, note, svg.SMALL, anchor="middle")
+            middle = x + self.wide / 2
+            out += label(middle, y + 16, node.name, 12, anchor="middle", bold=True)
+            out += label(middle, y + 32, node.note, svg.SMALL, anchor="middle")
         return out
 
     def draw_strip(self, head: int | None, sent: set[int]) -> str:
         """Draw the tape itself: a cell for each entry, in the order of the array."""
         wide, y, out = (WIDTH - 2 * EDGE) / len(self.nodes), self.bottom + 20, ""
-        for at, node in enumerate(self.nodes):
+        # The head comes last, so that no neighbour's outline covers its own.
+        for at, node in sorted(enumerate(self.nodes), key=lambda pair: pair[0] == head):
             x = EDGE + at * wide
             look = self._look(at, head, sent) | {"radius": 0}
             out += box(x, y, wide, HIGH, **look)
@@ -239,22 +239,34 @@ class Board:
         uses = [n for n, o in enumerate(self.nodes) if at in o.operands]
         is_complete = self.needs[at] and all(n in sent for n in uses)
         look = {"colour": READ, "fill": svg.FILL} if is_complete else {"strength": DIM}
-        return look | {"edge": WRITTEN, "stroke": 2, "strength": 1} * (at == head)
+        head_look = {"edge": WRITTEN, "stroke": 2, "strength": 1}
+        return look | (head_look if at == head else {})
 
     def _draw_edge(self, to: int, source: int, place: int, flows: bool) -> str:
-        """Draw a pale line forward, or an arrow back while the gradient flows."""
+        """Draw a pale line forward, or an arrow back while the gradient flows.
+
+        An edge that skips columns runs above the nodes.
+        """
         (x0, y0), (x1, y1) = self.at[source], self.at[to]
+        flows = flows and self.needs[source]
+        if x1 - x0 > 1.5 * self.step:
+            x0, x1 = x0 + self.wide / 2, x1 + self.wide / 2
+            path = f"M{num(x1)} {num(y1 - 1)}V{num(LANE + 8)}q0 -8 -8 -8H{num(x0 + 8)}"
+            path += f"q-8 0 -8 8V{num(y0 - 1)}"
+            if not flows:
+                return f'<path d="{path}" fill="none" {PALE}/>'
+            head = f"M{num(x0 - 3.2)} {num(y0 - 6)}h6.4l-3.2 5z"
+            line = (
+                f'<path d="{path}" fill="none" stroke="{WRITTEN}" stroke-width="1.3"/>'
+            )
+            return f'{line}<path d="{head}" fill="{WRITTEN}"/>'
         x0, y0, y1 = x0 + self.wide, y0 + HIGH / 2, y1 + HIGH / 2 - 7 + 14 * place
-        if flows and self.needs[source]:
+        if flows:
             y0 += 5 * (2 * place - 1) * (self.nodes[to].operands.count(source) > 1)
             return svg.arrow((x1 - 1, y1), (x0 + 1, y0), WRITTEN, level=True)
         middle = num((x0 + x1) / 2)
         path = f"M{num(x0)} {num(y0)}C{middle} {num(y0)} {middle} {num(y1)} "
         return f'<path d="{path}{num(x1)} {num(y1)}" fill="none" {PALE}/>'
-
-
-def _texts(node: Node) -> tuple[str, str]:
-    return node.name, node.note
 
 
 # ---- gradcheck -----------------------------------------------------------------------
@@ -291,20 +303,36 @@ def compare_gradients(device: str = "cpu", rung: str | None = None) -> Table:
     products of numbers of order 1, or softmaxes of 5 of them, and cost at most 64
     roundings of 2^-24. Raises AssertionError for a larger error, or for a NaN.
     """
-    rng, rows = np.random.default_rng(0), []
-    for name, (shapes, record, in_numpy) in OPERATIONS.items():
-        hosts = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
-        exact = [host.astype(np.float64) for host in hosts]
+    rows = []
+    for name, (shapes, *functions) in OPERATIONS.items():
         with Tape(device, rung) as tape:
-            inputs = [tape.tensor(host, grad=True) for host in hosts]
-            y = record(tape, *inputs)
-            dy = rng.standard_normal(y.shape).astype(np.float32)
-            tape.backward(tape.sum(y * tape.tensor(dy)))
-            worst = 0.0
-            for tensor, array in zip(inputs, exact):
-                want = numeric_gradient(lambda _: np.sum(in_numpy(*exact) * dy), array)
-                error = abs(tensor.grad - want).max() / abs(want).max()
-                assert error <= LARGEST, f"{name}: {error:.1e} of the largest gradient"
-                worst = max(worst, error)
-        rows.append((name, " ".join("(%d,%d)" % shape for shape in shapes), worst))
+            error = _measure_error(tape, shapes, *functions)
+        assert error <= LARGEST, f"{name}: {error:.1e} of the largest gradient"
+        texts = [f"({m},{n})" for m, n in shapes]
+        rows.append((name, " ".join(texts), error))
     return table(rows, "operation", "shapes", "largest error, relative")
+
+
+def _measure_error(
+    tape: Tape,
+    shapes: Sequence[tuple[int, int]],
+    record: Callable,
+    in_numpy: Callable,
+) -> float:
+    """Return the largest error of an operation's gradients, relative to the largest."""
+    rng = np.random.default_rng(0)
+    hosts = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+    exact = [host.astype(np.float64) for host in hosts]
+    inputs = [tape.tensor(host, grad=True) for host in hosts]
+    y = record(tape, *inputs)
+    dy = rng.standard_normal(y.shape).astype(np.float32)
+    tape.backward(tape.sum(y * tape.tensor(dy)))
+
+    def compute_loss(_: np.ndarray) -> float:
+        return np.sum(in_numpy(*exact) * dy)
+
+    errors = []
+    for tensor, array in zip(inputs, exact):
+        want = numeric_gradient(compute_loss, array)
+        errors.append(abs(tensor.grad - want).max() / abs(want).max())
+    return float(np.max(errors))  # a NaN stays a NaN, and fails the comparison
