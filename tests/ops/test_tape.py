@@ -20,7 +20,7 @@ from tiers import only
 
 import weft
 from weft.ops.tape import Tape
-from weft.see.inspect import load_watched_library, open_runtime, report_watched
+from weft.see.watched_runs import load_watched_library, open_runtime, report_watched
 from weft.toolchain import native
 
 U = 1.01 * 2.0**-24

@@ -143,7 +143,7 @@ CHOICES = {
     ),
     "10b": Choice(
         "a number that is used twice receives the shares of both uses",
-        ("class Value", "def sort", "Value.send_back =", "def relu", "play_graph("),
+        ("class Value", "def relu", "play_graph("),
     ),
     "13a": Choice(
         "a function with a kernel in C, which torch.compile divides into three graphs",
