@@ -9,7 +9,7 @@
  *          their loads do not coalesce. dbias has only `out` threads.
  * Error:   `in`, `out` or n terms are added one after another in float: at most
  *          1.01 2^-24 per term, relative to the same sum over absolute values.
- * Lesson:  notebooks/10_backwards.ipynb
+ * Lesson:  notebooks/10a_backwards.ipynb
  *
  * Tiled
  * Idea:    one kernel with different strides computes all three products. A

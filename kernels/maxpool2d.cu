@@ -7,7 +7,7 @@
  *          the same place.
  * Limit:   the memory's bandwidth, of which the forward pass uses only a part:
  *          neighbouring threads read pixels that are kw apart.
- * Lesson:  notebooks/10_backwards.ipynb
+ * Lesson:  notebooks/10a_backwards.ipynb
  *
  * Tiled
  * Idea:    one thread per window in both directions. Backward, a thread reads

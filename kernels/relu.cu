@@ -6,7 +6,7 @@
  * Limit:   the memory's bandwidth, since 8 bytes move for one comparison. Only
  *          a kernel that does more work between load and store makes better use
  *          of the GPU.
- * Lesson:  notebooks/10_backwards.ipynb
+ * Lesson:  notebooks/10a_backwards.ipynb
  *
  * Tiled
  * Idea:    a thread takes four elements and loads and stores them together,

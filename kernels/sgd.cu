@@ -3,7 +3,7 @@
  * Naive
  * Idea:    one thread per parameter.
  * Limit:   the memory's bandwidth or, for a small model, the launch itself.
- * Lesson:  notebooks/10_backwards.ipynb */
+ * Lesson:  notebooks/10a_backwards.ipynb */
 #include "common/internal.cuh"
 
 #include <math.h>

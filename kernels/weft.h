@@ -560,6 +560,99 @@ int weft_cnn_peek(weft_cnn *cnn, const char *name, int *shape, float *out,
  * or 0 if `cnn` is NULL. */
 size_t weft_cnn_bytes(const weft_cnn *cnn);
 
+/* ---- the tape of the micrograd lesson ------------------------------------ */
+
+/* A tape records operations on matrices, and computes gradients from the
+ * record. Its entries are in one array: tensors from the caller, and results of
+ * operations. Every entry has an id, which the tape never uses again. Scalars
+ * are (1,1).
+ *
+ * A tape owns its memory. Only one thread at a time may use it, and all its
+ * calls must have the same stream. Functions that return int return WEFT_EINVAL
+ * if the tape is NULL or if an id belongs to no entry; they then leave the tape
+ * unchanged. The bits are the same for each run, and for "reference" also for
+ * any number of threads. Source of the method: Wengert, A simple automatic
+ * derivative evaluation program, 1964. */
+typedef struct weft_tape weft_tape;
+
+enum weft_tape_op {
+    WEFT_TAPE_TENSOR = 0,  /* numbers of the caller; weft_tape_tensor() */
+    WEFT_TAPE_ADD = 1,     /* a + b (rows,cols) */
+    WEFT_TAPE_ADD_ROW = 2, /* a (rows,cols) + b (1,cols), a row for all rows */
+    WEFT_TAPE_MUL = 3,     /* a * b (rows,cols), element by element */
+    WEFT_TAPE_MATMUL = 4,  /* a (m,k) @ b (k,n) */
+    WEFT_TAPE_RELU = 5,    /* max(a, 0); a NaN stays a NaN */
+    WEFT_TAPE_LOG_SOFTMAX = 6, /* a - log(sum(exp(a))) of each row */
+    WEFT_TAPE_SUM = 7,         /* the sum of all elements of a: (1,1) */
+    WEFT_TAPE_NLL = 8          /* the mean of -a[row][target[row]]: (1,1) */
+};
+
+/* Return the name of an operation, such as "add_row"; NULL if there is none. */
+const char *weft_tape_op_name(int op);
+
+/* Create an empty tape on the current device and store it in *tape (NULL after
+ * a failure). */
+int weft_tape_create(weft_tape **tape, int rung, weft_stream stream);
+
+/* Free a tape and all its memory after its queued work is done. NULL is
+ * allowed. */
+void weft_tape_destroy(weft_tape *tape);
+
+/* Append a tensor, a copy of the host array in (rows,cols); *id receives its
+ * id. needs_grad: 1 if backward computes its gradient and step changes it.
+ * Return WEFT_ENOMEM if the memory does not suffice. */
+int weft_tape_tensor(weft_tape *tape, int64_t *id, const float *in, int rows,
+                     int cols, int needs_grad, weft_stream stream);
+
+/* Compute an operation (enum weft_tape_op) on the entries a and b, and append
+ * the result; *id receives its id. b is ignored if the operation has one
+ * operand. target (rows of a) is a host array of columns, only for
+ * WEFT_TAPE_NLL. Return WEFT_EINVAL if the shapes do not fit or a target is not
+ * a column, and WEFT_ENOMEM if the memory does not suffice. */
+int weft_tape_record(weft_tape *tape, int64_t *id, int op, int64_t a, int64_t b,
+                     const int32_t *target, weft_stream stream);
+
+/* Walk from the entry `loss` (1,1) back to the first one, and add to each
+ * entry's gradient the shares of all its uses. Return WEFT_EINVAL if the loss
+ * has another shape or needs no gradient, or if backward already ran since the
+ * last reset. */
+int weft_tape_backward(weft_tape *tape, int64_t loss, weft_stream stream);
+
+/* Subtract lr * gradient from each tensor with needs_grad. lr must be finite.
+ * Return WEFT_EINVAL before backward. */
+int weft_tape_step(weft_tape *tape, float lr, weft_stream stream);
+
+/* Free all entries except the tensors keep (count), and set the gradients of
+ * those to 0. keep may be NULL if count is 0. Results of operations cannot be
+ * kept. Later entries reuse the memory. */
+int weft_tape_reset(weft_tape *tape, const int64_t *keep, int count,
+                    weft_stream stream);
+
+enum weft_tape_kind { WEFT_TAPE_VALUE = 0, WEFT_TAPE_GRADIENT = 1 };
+
+/* Copy the value or the gradient (enum weft_tape_kind) of an entry to the host
+ * array out (rows,cols) of `count` floats. Return WEFT_EINVAL for a gradient
+ * that the entry does not need, or before backward. Waits. */
+int weft_tape_get(weft_tape *tape, int kind, int64_t id, float *out,
+                  size_t count, weft_stream stream);
+
+struct weft_tape_entry {
+    int64_t id, a, b; /* operands' ids; -1: none */
+    int op;           /* enum weft_tape_op */
+    int rows, cols;
+    int needs_grad;
+};
+
+/* Return the number of entries, or 0 if `tape` is NULL. */
+int weft_tape_count(const weft_tape *tape);
+
+/* Describe entry `index` of the array in *entry. */
+int weft_tape_look(weft_tape *tape, int index, struct weft_tape_entry *entry);
+
+/* Return the bytes of the entries' arrays. *spare (may be NULL) receives the
+ * bytes of freed arrays that the tape keeps for later entries. */
+size_t weft_tape_bytes(const weft_tape *tape, size_t *spare);
+
 /* cdef: ... to here. */
 #pragma GCC visibility pop
 #ifdef __cplusplus

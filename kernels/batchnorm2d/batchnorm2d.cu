@@ -12,7 +12,7 @@
  * Error:   a thread adds n*h*w / THREADS terms in sequence, and the tree adds
  *          log2(THREADS) more. The error is 2^-24 times the number of these
  *          additions, far less than that of a plain loop over n*h*w terms.
- * Lesson:  notebooks/10_backwards.ipynb */
+ * Lesson:  notebooks/10a_backwards.ipynb */
 #include "common/internal.cuh"
 
 #include <math.h>

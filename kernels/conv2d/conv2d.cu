@@ -14,7 +14,7 @@
  * Error:   sums are taken one term after another in float, with n * h' * w'
  *          terms for dweight and dbias. The error is at most 1.01 2^-24 per
  *          term, relative to the same sum over absolute values.
- * Lesson:  notebooks/10_backwards.ipynb */
+ * Lesson:  notebooks/10a_backwards.ipynb */
 #include "common/internal.cuh"
 
 #include "../reference/reference.h"

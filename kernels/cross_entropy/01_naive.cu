@@ -10,7 +10,7 @@
  *          all of these.
  * Error:   a thread adds n / THREADS losses in sequence, and the tree adds
  *          log2(THREADS) more; log and exp err by a few times 2^-24.
- * Lesson:  notebooks/10_backwards.ipynb */
+ * Lesson:  notebooks/10a_backwards.ipynb */
 #include "cross_entropy.cuh"
 
 /* Find the maximum of x[0..classes) and the sum of exp(x - maximum), and store

@@ -8,7 +8,7 @@
  *          of 32 bits.
  * Limit:   the memory's bandwidth: one read and one write, as in a copy.
  * Error:   the bits of `naive`: one subtraction and one product per element.
- * Lesson:  notebooks/10_backwards.ipynb */
+ * Lesson:  notebooks/10a_backwards.ipynb */
 #include "cross_entropy.cuh"
 
 enum { FOURS = 4, TILE = 4 * FOURS * THREADS };

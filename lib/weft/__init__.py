@@ -53,6 +53,7 @@ __all__ = make_lazy(
         "ops": [*find_functions(_CASES, "_cases"), "argsort"],
         "ops.check": ("check_op",),
         "ops.library": ("register_op",),
+        "ops.tape": ("Tape",),
         "see.pictures.show": ("show",),
         "see.pictures.latency": ("latency",),
         "pykernel.sim": ("sim",),

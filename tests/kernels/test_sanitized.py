@@ -112,6 +112,10 @@ def sanitize_plain_c(source, flavour):
 
 build._make_command = sanitize_plain_c
 main(["check", "--rung", "reference", "--device", "cpu"])
+
+from weft.lessons.micrograd import compare_gradients
+
+compare_gradients(rung="reference")
 """
 
 
@@ -119,8 +123,8 @@ main(["check", "--rung", "reference", "--device", "cpu"])
 def test_the_plain_c_of_every_op_is_right_under_asan_and_ubsan():
     result = run("address,undefined", "-c", CHECK_PLAIN_C)
     assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-4000:]
-    # Mnist is a library, but not an op.
-    assert result.stdout.count("ok ") == len(build.list_ops()) - 1
+    # Mnist and micrograd are libraries, but not ops.
+    assert result.stdout.count("ok ") == len(build.list_ops()) - 2
 
 
 def test_streams_graphs_and_launches_have_no_race_under_tsan():

@@ -137,9 +137,13 @@ CHOICES = {
             "unstable_last, unstable_first",
         ),
     ),
-    "10": Choice(
+    "10a": Choice(
         "a pool passes each gradient to the largest pixel of its window",
         ("def windows", "def maxpool_backward", "x_pool = "),
+    ),
+    "10b": Choice(
+        "a number that is used twice receives the shares of both uses",
+        ("class Value", "def relu", "play_graph("),
     ),
     "12": Choice(
         "two matrices, read by columns: the call that looks like a @ b gives b @ a",

@@ -12,6 +12,7 @@ race_rows   reads, prints and draws measured training steps (lesson 15b)
 bandwidth   compares bytes and times with the floor, and draws sums (09a to 09d)
 bridges     pictures and a table of bridges to PyTorch, and a small network (13a)
 libraries   pictures, calls and tables of NVIDIA's libraries (12)
+micrograd   pictures of graphs and tapes, and a table of gradients (10b)
 ladder/     the steps from rung to rung of matmul
 widgets/    live pictures: paint, a canvas, a guess beside its answer
 """
