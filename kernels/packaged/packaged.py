@@ -84,6 +84,7 @@ class Package:
             row["name"]: Launcher(self, row) for row in facts["launchers"]
         }
         self._libraries: dict[str, Any] = {}
+        self._fitting: set[int] = set()  # GPUs that can load a cubin
         self._ops: Any = None  # the torch.library.Library
 
     def run(self, name: str, *args: Any) -> Any:
@@ -109,10 +110,13 @@ class Package:
 
     def want_cubin(self, index: int) -> None:
         """Raise KernelError if the GPU cannot load any cubin of the package."""
+        if index in self._fitting:
+            return
         capability = sys.modules["torch"].cuda.get_device_capability(index)
-        if self.cubins and choose_cubin(capability, self.cubins) is None:
+        if choose_cubin(capability, self.cubins) is None:
             text = describe_misfit(capability, self.cubins)
             raise KernelError(f"{self.name}: {text}")
+        self._fitting.add(index)
 
     def register_ops(self) -> None:
         """Register torch.ops.NAME.LAUNCHER for each launcher that returns arrays."""
@@ -142,7 +146,6 @@ class Launcher:
         self.arrays = [p for p in self.params if p["role"] in ARRAYS]
         hidden = {"stream"} | ({"output", *SIZES} if self.returns else set())
         self.shown = [p for p in self.params if p["role"] not in hidden]
-        self._ready: set[str] = set()
 
     @property
     def backward(self) -> Launcher | None:
@@ -182,7 +185,7 @@ class Launcher:
         """Return the sizes that follow from the shape of the first array."""
         count = math.prod(first.shape)
         cols = first.shape[-1] if len(first.shape) else 1
-        sizes = {"count": count, "cols": cols, "rows": count // cols}
+        sizes = {"count": count, "cols": cols, "rows": count // max(cols, 1)}
         return {p["name"]: sizes[p["role"]] for p in self.params if p["role"] in SIZES}
 
     def launch(self, values: dict[str, Any]) -> None:
