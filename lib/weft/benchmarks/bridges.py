@@ -226,11 +226,17 @@ def count_lines(name: str) -> int:
     """Count the lines of a bridge's code, without comments, docstrings and blanks."""
     functions, files = PARTS[name]
     texts = [_strip_python(inspect.getsource(function)) for function in functions]
-    for file in files:
-        text = (SOURCES / file).read_text()
-        strip = _strip_python if file.endswith(".py") else blank_comments
-        texts.append(strip(text))
-    return sum(bool(line.strip()) for text in texts for line in text.splitlines())
+    return sum(map(_count_filled, texts)) + sum(count_code(SOURCES / f) for f in files)
+
+
+def count_code(path: Path) -> int:
+    """Count the lines of a file in C or Python, without comments and blanks."""
+    strip = _strip_python if path.suffix == ".py" else blank_comments
+    return _count_filled(strip(path.read_text()))
+
+
+def _count_filled(text: str) -> int:
+    return sum(bool(line.strip()) for line in text.splitlines())
 
 
 def _strip_python(text: str) -> str:

@@ -43,17 +43,18 @@ from .check import RungVerdict, run_case
 class OutOfArray(Mismatch):
     """A program used an element outside an array, and no mask excluded it.
 
-    verb: "load" or "store". array: its name. program: the program's index, one number
-    per axis. at: the index of each lane, flat. used: whether the mask includes each
-    lane. count: the array's number of elements.
+    verb: "load" or "store". array: its name. program: the program's index on three
+    axes, of which the grid has `axes`. at: the index of each lane, flat. used: whether
+    the mask includes each lane. count: the array's number of elements.
     """
 
     def __init__(self, verb: str, pointer: _Pointer, at: Any, used: Any):
-        self.verb, self.array, self.program = verb, pointer.name, twin.language.program
+        self.verb, self.array = verb, pointer.name
+        self.program, self.axes = twin.language.program, twin.language.axes
         self.at, self.used = at.flatten(), used.flatten()
         self.count = len(pointer.memory)
         wrong = self.at[self.used & _is_outside(self.at, self.count)]
-        place = f"program {', '.join(map(str, self.program[: twin.language.axes]))}"
+        place = f"program {', '.join(map(str, self.program[: self.axes]))}"
         super().__init__(
             f"{verb}, {place}: {len(wrong)} of {len(self.at)} lanes use an element "
             f"outside {self.array}, which has {self.count}: the first is "
