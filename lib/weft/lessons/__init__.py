@@ -11,6 +11,7 @@ grading     grades a submitted lesson, writes a lesson as an assignment for nbgr
 race_rows   reads, prints and draws measured training steps (lesson 15b)
 bandwidth   compares bytes and times with the floor, and draws sums (09a to 09d)
 bridges     pictures and a table of bridges to PyTorch, and a small network (13a)
+shipping    a wheel, an environment without Weft, and pictures of both (13b)
 ladder/     the steps from rung to rung of matmul
 widgets/    live pictures: paint, a canvas, a guess beside its answer
 """

@@ -32,18 +32,16 @@ import numpy as np
 import torch
 
 from ..base import style as kit
-from ..base.errors import ArgumentError, KernelError, running_shell
+from ..base.errors import KernelError, running_shell
 from ..base.paths import KERNELS, LIB, ROOT
-from ..base.style import DIM, FAULT, OPPONENT, READ, REFERENCE, SHARED, WIDTH
+from ..base.style import FAULT, OPPONENT, READ, REFERENCE, SHARED, WIDTH
 from ..base.text import count_things
 from ..benchmarks import bridges
-from ..benchmarks import ops as bench_ops
-from ..benchmarks.plot_bodies import load_elsewhere
 from ..ops.in_triton import OutOfArray, load_file
 from ..see.pictures import svg
 from ..see.pictures.panels import EDGE
+from ..see.pictures.rows import draw_program
 from ..see.pictures.svg import Drawing, Slider, box, label, remark
-from ..timing.results import Row
 
 # ---- commands ------------------------------------------------------------------------
 
@@ -407,48 +405,7 @@ def _draw_count(turn: int, name: str, count: int, most: int, own: bool) -> str:
                                                          str(count), 13)  # fmt: skip
 
 
-# ---- programs and masks --------------------------------------------------------------
-
-CELL = 30.0  # pixels: the side of an element or a lane
-BLOCKS = (2, 4, 8, 16)
-
-
-def play_programs(count: int) -> Drawing:
-    """Draw an array of `count` elements and the programs that cover it.
-
-    A slider sets the block. Dashed lanes are past the end, so the mask excludes them.
-    """
-    if not 1 <= count <= 24:
-        raise ArgumentError(f"play_programs({count}): the picture has room for 1 to 24")
-    title = f"Programs that cover {count_things(count, 'element')}"
-    base = label(EDGE, 24, title, 16, bold=True)
-    frames, told = {}, []
-    for at, block in enumerate(BLOCKS):
-        lanes = list(range(-(-count // block) * block))
-        used = [lane < count for lane in lanes]
-        frames[at,] = [_draw_lanes("x", count, lanes, used, block)]
-        text = f"{count_things(len(lanes) // block, 'program')} of {block} lanes; "
-        text += f"the mask excludes {count_things(len(lanes) - count, 'lane')}"
-        frames[at,].append(label(EDGE, 190, text, 13))
-        told.append(text)
-    stops = tuple(f"BLOCK = {block}" for block in BLOCKS)
-    account = f"{title}. {'. '.join(told)}"
-    sliders = [Slider("block", stops)]
-    return Drawing(title, WIDTH, 206, base, sliders, frames, (1,), account)
-
-
-def draw_lanes(error: OutOfArray) -> Drawing:
-    """Draw the program of an OutOfArray: its lanes, and the array's end."""
-    at, used = error.at.tolist(), error.used.tolist()
-    program = ", ".join(map(str, error.program[: error.axes]))
-    title = f"{error.verb} of {error.array}, program {program}"
-    base = label(EDGE, 24, title, 16, bold=True)
-    first = max(0, min(at[0], error.count - 4))
-    body = _draw_lanes(error.array, error.count, at, used, len(at), first)
-    outside = sum(u and not 0 <= i < error.count for i, u in zip(at, used))
-    text = f"{outside} of {len(at)} lanes use an element past the end"
-    body += label(EDGE, 190, text, 13, colour=FAULT)
-    return Drawing(title, WIDTH, 206, base, [], {(): [body]}, (), f"{title}: {text}")
+# ---- Triton and stubs ----------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -461,55 +418,12 @@ def show_lanes(again: bool = False) -> Iterator[None]:
     try:
         yield
     except OutOfArray as error:
-        _show(draw_lanes(error))
+        _show(draw_program(error))
         if again:
             raise
         print(error)
     else:
         assert again, "no program has used an element outside its array"
-
-
-def _draw_lanes(
-    name: str,
-    count: int,
-    at: Sequence[int],
-    used: Sequence[bool],
-    block: int,
-    first: int = 0,
-) -> str:
-    """Draw elements from `first` on, and below each the lane that uses it."""
-    left = EDGE + 70
-    shown = int((WIDTH - left - EDGE) // CELL)
-    out = label(EDGE, 72, name, 14, mono=True)
-    out += label(EDGE, 142, "lanes", 13)
-    for i in range(first, min(count, first + shown)):
-        x = left + (i - first) * CELL
-        out += box(x, 52, CELL, CELL, colour=READ, fill=svg.FILL, radius=0)
-        out += label(x + CELL / 2, 71, str(i), 11, anchor="middle")
-    for turn, (i, does) in enumerate(zip(at, used)):
-        x = left + (i - first) * CELL
-        if not 0 <= i - first < shown:
-            continue
-        outside = not 0 <= i < count
-        if does and outside:
-            out += box(x, 52, CELL, CELL, colour=FAULT, fill=svg.FILL, stroke=2)
-            out += label(x + CELL / 2, 71, str(i), 11, anchor="middle", colour=FAULT)
-        centre = x + CELL / 2, 137.0
-        circle = svg.thread(*centre, 12, runs=does)
-        if not does:
-            circle = circle.replace("<circle", f"<circle {REFERENCE}")
-        out += svg.rule(f"M{centre[0]} 86V122", opacity=str(DIM)) if does else ""
-        out += circle + label(centre[0], 141, str(turn % block), 11, anchor="middle")
-    for start in range(0, len(at), block):
-        x = left + (at[start] - first) * CELL + 2
-        wide = block * CELL - 4
-        if x - left >= 0 and x + wide <= WIDTH:
-            out += box(x, 120, wide, 50, radius=8, strength=DIM)
-            out += remark(x + 6, 165, f"program {start // block}" * (len(at) > block))
-    return out
-
-
-# ---- Triton and stubs ----------------------------------------------------------------
 
 
 def double_one(way: str) -> float:
@@ -556,54 +470,3 @@ def check_stub(schema: str, text: str) -> None:
     result = stub.returns and ast.unparse(stub.returns)
     kind = str(parsed.returns[0].type)
     assert result == kind, f"{schema}: the result is {result}, not {kind}"
-
-
-# ---- our kernels and those in Triton -------------------------------------------------
-
-RACES = {"polynomial": 2**26, "softmax": 4096}  # each op, and its size
-
-
-def list_triton_times() -> list[Row]:
-    """Return the fastest time of each kind of kernel for polynomial and softmax.
-
-    The keys are op, kernel, us, of_copy (the share of a copy's speed) and timed (the
-    card and the date). Without a GPU, the rows are committed results. A kernel that was
-    not measured has None.
-    """
-    rows = []
-    for op, size in RACES.items():
-        if torch.cuda.is_available():
-            found, where = bench_ops.rows(op, "cuda", [size]), "here"
-        else:
-            results = load_elsewhere(op)
-            found = [row for result in results for row in result["rows"]]
-            where = kit.list_machines(results)
-        key = "count" if op == "polynomial" else "cols"
-        found = [row for row in found if row.get(key) == size]
-        for kernel, wanted in (
-            ("ours", ("weft", None)),
-            ("Triton", ("triton", None)),
-            ("torch.compile", ("torch", "compile")),
-        ):
-            times = [
-                (row["us"], row.get("of_copy"))
-                for row in found
-                if row["impl"] == wanted[0] and wanted[1] in (None, row["rung"])
-            ]
-            us, of_copy = min(times, default=(None, None))
-            timed = where if times else "not measured"
-            row = {"op": op, "kernel": kernel, "us": us, "of_copy": of_copy}
-            rows.append(row | {"timed": timed})
-    return rows
-
-
-def write_times(rows: Sequence[Row]) -> list[tuple[Any, ...]]:
-    """Return the rows of list_triton_times() as cells of a table."""
-
-    def write(number: float | None, digits: int) -> str:
-        return "not measured" if number is None else f"{number:,.{digits}f}"
-
-    return [
-        (r["op"], r["kernel"], write(r["us"], 0), write(r["of_copy"], 2), r["timed"])
-        for r in rows
-    ]

@@ -21,6 +21,7 @@ Bad input raises weft.ArgumentError (a ValueError) whose message contains the nu
     library      what PyTorch must know of an op; register_op() for the reader's kernels
     launcher_ops torch.ops.weft, derived from the declarations
     nn           layers for PyTorch: weft.nn
+    in_triton    kernels in Triton, and three ways to run them
     calls        code shared by all ops: arrays in, calls of C, arrays out
     check        checks of every rung against float64, with poisoned outputs, and of
                  backward passes against finite differences; only checked rungs are
