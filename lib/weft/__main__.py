@@ -33,6 +33,10 @@ COMMANDS = {
         "weft.programs.inspect",
         "run a CUDA program and report its faults and the cost of each line",
     ),
+    "package": (
+        "weft.commands.package",
+        "pack kernels into a wheel that works without Weft and a compiler",
+    ),
     "puzzles": ("weft.commands.puzzles", "list puzzles, show one, check a solution"),
     "grade": ("weft.commands.grade", "grade a submitted notebook"),
     "class": ("weft.commands.class_grades", "show the grades of a class"),

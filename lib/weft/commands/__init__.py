@@ -5,6 +5,7 @@ doctor       lists hardware and tools, and fixes for missing ones
 check        compares every rung with float64
 bench        times the rungs of an op and PyTorch's op, or runs a benchmark
 mnist        trains the CNN, alone or against PyTorch
+package      packs kernels into a wheel
 puzzles      lists the puzzles, shows one, or checks a solution
 grade        grades a submitted notebook; graded_process runs its answers
 class_grades shows the grades of a class: `weft class`

@@ -105,6 +105,51 @@ def parse(source: str) -> list[Signature]:
     ]
 
 
+# A launch other than <<<>>>, such as cudaLaunchKernelEx(&config, k, ...).
+_LAUNCH_CALL = re.compile(r"\bcudaLaunch\w*Kernel\w*\s*\(")
+_FUNCTION = re.compile(r"(?P<name>\w+)\s*\((?P<params>[^;{}]*)\)[^()]*$")
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """A function of the host that starts kernels, possibly through other functions.
+
+    body: the code between its braces, without comments
+    is_static: whether other files cannot call it
+    """
+
+    signature: Signature
+    body: str
+    is_static: bool
+
+
+def list_launchers(source: str) -> list[Launcher]:
+    """Return the functions of the host in `source` that start kernels."""
+    code = scanner.blank_comments(source)
+    aliases = read_aliases(code)
+    code = scanner.blank_directives(code)
+    found = []
+    for head, start, body in scanner.list_outermost(code):
+        match = _FUNCTION.search(head)
+        if not (body and match) or re.search(rf"\b{scanner.DEVICE}", head):
+            continue
+        name_at, opening = start + match.start(), start + match.start("params") - 1
+        places = name_at, name_at, opening, start + match.end("params")
+        function = scanner.Function(match["name"], *places, None, False)
+        signature = _parse_signature(source, code, function, aliases)
+        is_static = bool(re.search(r"\bstatic\b", head[: match.start()]))
+        found.append(Launcher(signature, body, is_static))
+    starts = [one for one in found if _starts_kernel(one.body)]
+    for one in starts:  # the list grows: callers of launchers are launchers
+        call = re.compile(rf"\b{one.signature.name}\s*(?:<[^;]*>)?\(")
+        starts += [f for f in found if f not in starts and call.search(f.body)]
+    return [one for one in found if one in starts]
+
+
+def _starts_kernel(body: str) -> bool:
+    return bool(scanner.LAUNCH.search(body) or _LAUNCH_CALL.search(body))
+
+
 # ---- one kernel --------------------------------------------------------------
 
 QUALIFIERS = re.compile(

@@ -72,6 +72,8 @@ class Flavour:
     check:  whether kernels call the hooks of the watch build
     sanitize: value of -fsanitize, one of SANITIZERS, to find faults in the lab's code;
         the process that loads such a library must preload the sanitizer
+    sm: (CUDA) compute capabilities in nvcc's spelling, separated by commas
+    openmp: (CPU) whether the plain C rungs use several threads
     """
 
     target: str  # "cpu" or "cuda"
@@ -79,7 +81,8 @@ class Flavour:
     fibers: str = "asm"
     check: bool = False
     sanitize: str = ""
-    sm: str = ""  # (CUDA) the compute capability in nvcc's spelling
+    sm: str = ""
+    openmp: bool = True
 
     @staticmethod
     def here(target: str) -> Flavour:
@@ -235,16 +238,18 @@ def _make_command(source: Path, flavour: Flavour) -> list[str]:
     """Return the compiler command for one source, without input and output files."""
     include = [f"-I{KERNELS}", f"-I{KERNELS / 'common'}"]
     if flavour.target == "cuda":
-        arch = f"-gencode=arch=compute_{flavour.sm},code=sm_{flavour.sm}"
+        sms = flavour.sm.split(",")
+        arch = [f"-gencode=arch=compute_{sm},code=sm_{sm}" for sm in sms]
         host = ",".join(["-fPIC", "-fvisibility=hidden", *WARNINGS])
-        command = [find_tool("nvcc"), "-c", "-O3", "-std=c++17", arch, *include]
+        command = [find_tool("nvcc"), "-c", "-O3", "-std=c++17", *arch, *include]
         command += ["-Xcompiler", host, *vendor_headers(tuple(sys.path))]
         return command + own_flags(source)
     include += [f"-I{folder}" for folder in SIMT]
     common = [*include, "-fPIC", "-fvisibility=hidden", *WARNINGS]
     common += ["-Wno-unknown-pragmas"]  # for #pragma unroll
+    threads = ["-fopenmp"] * flavour.openmp
     if source.suffix == ".c":
-        march = [f"-march={flavour.march}", "-fopenmp", "-Wno-psabi"]
+        march = [f"-march={flavour.march}", *threads, "-Wno-psabi"]
         march += _sanitizer_flags(flavour)
         march += own_flags(source, "g++")
         return [find_tool("g++"), "-x", "c", "-c", "-std=gnu11", "-O3", *march, *common]
@@ -253,7 +258,7 @@ def _make_command(source: Path, flavour: Flavour) -> list[str]:
     # results do not depend on the machine. Without errno, sqrtf() is one instruction,
     # as on a GPU.
     plain = ["-O3" if source.suffix == ".cu" else "-O2", "-fno-math-errno", *fibers]
-    plain += ["-ffp-contract=off", "-fno-gnu-unique", "-fopenmp", PLAIN_LIBRARY]
+    plain += ["-ffp-contract=off", "-fno-gnu-unique", *threads, PLAIN_LIBRARY]
     # With this flag, a stack that overflows always reaches the guard page.
     plain += ["-fstack-clash-protection"]
     plain += ["-fwrapv"]  # an overflowing int wraps, as on a GPU
