@@ -1,12 +1,14 @@
 """Lesson 13b: a wheel's parts, an environment without Weft, cubins, counts, stubs."""
 
 import json
+import runpy
 import zipfile
 
 import pytest
 import torch
 
 from weft.base.errors import ArgumentError, KernelError
+from weft.base.paths import KERNELS
 from weft.lessons import bridges, shipping
 from weft.lessons.shipping import (
     CARDS,
@@ -51,7 +53,7 @@ def test_a_wheel_without_cubins_shows_those_of_another_machine_dashed(tmp_path):
     assert [*cubins] == CUBINS
     assert [part.here for part in parts] == [True, False, False, True]
     picture = shipping.draw_wheel(write_wheel(tmp_path, {}))
-    assert "dashed: no nvcc here" in picture.svg()
+    assert "dashed: not packed here" in picture.svg()
 
 
 def test_needs_are_counted_by_their_owner():
@@ -96,11 +98,12 @@ def test_a_cubin_runs_on_its_major_version_and_later_minor_ones(card, cubin, run
 
 
 def test_the_package_and_the_lesson_choose_alike():
-    launchers = pytest.importorskip("weft.programs.launchers")
+    path = KERNELS / "packaged" / "packaged.py"
+    packaged = runpy.run_path(str(path))
     wheels = CUBINS, ["86", "80", "89"], ["90a"], []
     for card in *CARDS.values(), (9, 1), (10, 3):
         for cubins in wheels:
-            check_choice(card, cubins, launchers.choose_cubin(card, cubins))
+            check_choice(card, cubins, packaged["choose_cubin"](card, cubins))
 
 
 def test_a_wrong_choice_is_drawn_and_refused(capsys):
