@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import json
 import math
 import struct
@@ -26,7 +27,9 @@ C_TYPES = {
     **{"f": ctypes.c_float, "d": ctypes.c_double},
 }
 ARRAYS = ("output", "input")
+POINTERS = (*ARRAYS, "stream")
 SIZES = ("count", "rows", "cols")
+CPU = ("cpu", 0)
 
 
 class KernelError(RuntimeError):
@@ -84,16 +87,20 @@ class Package:
             row["name"]: Launcher(self, row) for row in facts["launchers"]
         }
         self._libraries: dict[str, Any] = {}
+        self._fitting: set[int] = set()  # GPUs that can load a cubin
         self._ops: Any = None  # the torch.library.Library
+        # torch.compile() cannot trace the registration, so it precedes the first call.
+        if hasattr(sys.modules.get("torch.library"), "register_autograd"):
+            self.register_ops()
 
     def run(self, name: str, *args: Any) -> Any:
         """Call a launcher with the arguments of its Python function."""
         launcher = self.launchers[name]
-        if launcher.returns and any(map(is_tensor, args)):
+        if launcher.returns and self._ops is None and any(map(is_tensor, args)):
             self.register_ops()
-            torch = sys.modules["torch"]
-            return getattr(getattr(torch.ops, self.name), name)(*args)
-        return launcher.call(*args)
+        if not launcher.returns or is_direct(args):
+            return launcher.call(*args)
+        return getattr(getattr(sys.modules["torch"].ops, self.name), name)(*args)
 
     def open_library(self, target: str) -> Any:
         """Return the library for "cpu" or "cuda"; raise KernelError without one."""
@@ -109,10 +116,13 @@ class Package:
 
     def want_cubin(self, index: int) -> None:
         """Raise KernelError if the GPU cannot load any cubin of the package."""
+        if index in self._fitting:
+            return
         capability = sys.modules["torch"].cuda.get_device_capability(index)
-        if self.cubins and choose_cubin(capability, self.cubins) is None:
+        if choose_cubin(capability, self.cubins) is None:
             text = describe_misfit(capability, self.cubins)
             raise KernelError(f"{self.name}: {text}")
+        self._fitting.add(index)
 
     def register_ops(self) -> None:
         """Register torch.ops.NAME.LAUNCHER for each launcher that returns arrays."""
@@ -142,7 +152,7 @@ class Launcher:
         self.arrays = [p for p in self.params if p["role"] in ARRAYS]
         hidden = {"stream"} | ({"output", *SIZES} if self.returns else set())
         self.shown = [p for p in self.params if p["role"] not in hidden]
-        self._ready: set[str] = set()
+        self._functions: dict[str, Any] = {}  # by target
 
     @property
     def backward(self) -> Launcher | None:
@@ -161,10 +171,10 @@ class Launcher:
         if not self.returns:
             self.launch(given)
             return None
-        first = self._check_shapes(given)
+        sizes = self._measure(given)
         results = self.make_outputs(given)
-        if math.prod(first.shape):
-            self.launch(given | self.measure(first) | results)
+        if sizes["count"]:
+            self.launch(given | sizes | results)
         return (
             next(iter(results.values())) if len(results) == 1 else (*results.values(),)
         )
@@ -182,19 +192,32 @@ class Launcher:
         """Return the sizes that follow from the shape of the first array."""
         count = math.prod(first.shape)
         cols = first.shape[-1] if len(first.shape) else 1
-        sizes = {"count": count, "cols": cols, "rows": count // cols}
+        sizes = {"count": count, "cols": cols, "rows": count // max(cols, 1)}
         return {p["name"]: sizes[p["role"]] for p in self.params if p["role"] in SIZES}
 
     def launch(self, values: dict[str, Any]) -> None:
         """Call the C function with a value for each parameter except the stream."""
-        arrays = [values[p["name"]] for p in self.arrays]
-        target, index = self._find_device(arrays)
-        words = [
-            None if p["role"] == "stream" else self._convert(p, values[p["name"]])
-            for p in self.params
-        ]
-        library = self.package.open_library(target)
-        function = getattr(library, f"weft_packed_{self.name}")
+        words: list[Any] = []
+        devices: dict[tuple[str, int], str] = {}  # with a parameter on each
+        for param in self.params:
+            name = param["name"]
+            if param["role"] == "stream":
+                words.append(None)
+            elif param["role"] not in ARRAYS:
+                what = f"{self.name}: {name}"
+                words.append(convert_number(what, param["code"], values[name]))
+            else:
+                address, device = self._locate(param, values[name])
+                words.append(address)
+                if device:
+                    devices.setdefault(device, name)
+        if len(devices) > 1:
+            names = " and ".join(f"{d[0]}:{d[1]}" for d in sorted(devices))
+            raise ValueError(f"{self.name}: the arrays are on two devices: {names}")
+        target, index = next(iter(devices), ("cpu", 0))
+        if target not in ("cpu", "cuda"):
+            raise KernelError(f"{self.name} has no kernel for the device {target}")
+        function = self._functions.get(target) or self._find_function(target)
         if target == "cpu":
             status = function(*words)
         else:
@@ -203,8 +226,20 @@ class Launcher:
             with torch.cuda.device(index):
                 status = function(*self._add_stream(torch, words))
         if status:
+            library = self.package.open_library(target)
             message = library.weft_packed_error(status).decode()
             raise KernelError(f"{self.name}: {message}")
+
+    def _find_function(self, target: str) -> Any:
+        """Return the C function for a target, with its types."""
+        library = self.package.open_library(target)
+        function = getattr(library, f"weft_packed_{self.name}")
+        function.argtypes = [
+            C_TYPES[p["code"]] if p["role"] not in POINTERS else ctypes.c_void_p
+            for p in self.params
+        ]
+        self._functions[target] = function
+        return function
 
     def _add_stream(self, torch: Any, words: list[Any]) -> list[Any]:
         """Return the words with PyTorch's stream, on which the kernels shall run."""
@@ -216,62 +251,45 @@ class Launcher:
                 f"{self.name} has no parameter of type cudaStream_t, so that it runs "
                 f"only on PyTorch's default stream"
             )
-        handle = ctypes.c_void_p(stream.cuda_stream)
+        handle = stream.cuda_stream
         return [handle if r == "stream" else w for r, w in zip(roles, words)]
 
     def _first(self, given: dict[str, Any]) -> Any:
         return next(given[p["name"]] for p in self.arrays if p["name"] in given)
 
-    def _check_shapes(self, given: dict[str, Any]) -> Any:
-        """Return the first array; raise ValueError if another does not fit to it."""
-        first = self._first(given)
-        for param in self.shown:
-            if param["role"] in ARRAYS:
-                self._find_device([given[param["name"]]])  # it must be an array
-        count, roles = math.prod(first.shape), {p["role"] for p in self.params}
-        sizes = {count} if "count" in roles else {count, *self.measure(first).values()}
-        for param in self.shown:
-            if param["role"] not in ARRAYS:
-                continue
-            array = given[param["name"]]
-            if math.prod(array.shape) not in sizes:
+    def _measure(self, given: dict[str, Any]) -> dict[str, int]:
+        """Return measure() and the count; refuse an array that does not fit."""
+        shown = [p["name"] for p in self.shown if p["role"] in ARRAYS]
+        for name in shown:
+            self._want_array(name, given[name])
+        first = given[shown[0]]
+        count, sizes = math.prod(first.shape), self.measure(first)
+        allowed = {count, *sizes.values()}
+        for name in shown[1:]:
+            shape = given[name].shape
+            if math.prod(shape) not in allowed:
                 raise ValueError(
-                    f"{self.name}: {param['name']} has the shape {(*array.shape,)}, "
-                    f"but {self.shown[0]['name']} has {(*first.shape,)}"
+                    f"{self.name}: {name} has the shape {(*shape,)}, but {shown[0]} "
+                    f"has {(*first.shape,)}"
                 )
-        return first
+        return {"count": count, **sizes}
 
-    def _find_device(self, arrays: Sequence[Any]) -> tuple[str, int]:
-        """Return ("cpu", 0) or ("cuda", index), the device of all arrays."""
-        devices = set()
-        for param, array in zip(self.arrays, arrays):
-            if array is None:
-                continue
-            if is_tensor(array):
-                devices.add((array.device.type, array.device.index or 0))
-            elif isinstance(array, np.ndarray):
-                devices.add(("cpu", 0))
-            else:
-                kind = type(array).__name__
-                text = f"expects a NumPy array or a torch tensor, not {kind}"
-                raise TypeError(f"{self.name}: {param['name']} {text}")
-        if len(devices) > 1:
-            names = " and ".join(f"{name}:{index}" for name, index in sorted(devices))
-            raise ValueError(f"{self.name}: the arrays are on two devices: {names}")
-        target, index = devices.pop() if devices else ("cpu", 0)
-        if target not in ("cpu", "cuda"):
-            raise KernelError(f"{self.name} has no kernel for the device {target}")
-        return target, index
+    def _want_array(self, name: str, value: Any) -> None:
+        if not (isinstance(value, np.ndarray) or is_tensor(value)):
+            kind = type(value).__name__
+            text = f"expects a NumPy array or a torch tensor, not {kind}"
+            raise TypeError(f"{self.name}: {name} {text}")
 
-    def _convert(self, param: dict[str, Any], value: Any) -> Any:
-        """Return a value as ctypes passes it; raise an error if it does not fit."""
-        what = f"{self.name}: {param['name']}"
-        if param["role"] not in ARRAYS:
-            return convert_number(what, param["code"], value)
+    def _locate(self, param: dict[str, Any], value: Any) -> Any:
+        """Return the address and the device of an array, or raise an error.
+
+        The device is ("cpu", 0) or ("cuda", index). None becomes the address None.
+        """
         if value is None:
-            return ctypes.c_void_p(None)
-        tensor = is_tensor(value)
-        dtype = str(value.dtype).removeprefix("torch.")
+            return None, None
+        self._want_array(param["name"], value)
+        what, tensor = f"{self.name}: {param['name']}", is_tensor(value)
+        dtype = name_dtype(value.dtype)
         if param["dtypes"] and dtype not in param["dtypes"]:
             raise TypeError(f"{what} is {dtype}, expected {param['dtypes'][0]}")
         is_dense = value.is_contiguous() if tensor else value.flags.c_contiguous
@@ -284,7 +302,11 @@ class Launcher:
                 raise ValueError(f"{what} {text}: pass .detach()")
             if not tensor and not value.flags.writeable:
                 raise ValueError(f"{what} is read-only, but the kernel writes to it")
-        return ctypes.c_void_p(value.data_ptr() if tensor else value.ctypes.data)
+        if not tensor:
+            return value.ctypes.data, CPU
+        if value.is_cpu:
+            return value.data_ptr(), CPU
+        return value.data_ptr(), (value.device.type, value.device.index or 0)
 
     # ---- PyTorch ----
 
@@ -346,12 +368,38 @@ def is_tensor(value: Any) -> bool:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
+def is_direct(args: Sequence[Any]) -> bool:
+    """Return whether a call may bypass PyTorch's library of ops, which takes time.
+
+    The library is necessary for gradients, in torch.compile and other transforms, and
+    for tensors without numbers.
+    """
+    tensors = [arg for arg in args if is_tensor(arg)]
+    if not tensors:
+        return True
+    torch = sys.modules["torch"]
+    transformed = getattr(torch._C, "_are_functorch_transforms_active", None)
+    modes = getattr(torch._C, "_len_torch_dispatch_stack", None)
+    return (
+        not torch.compiler.is_compiling()
+        and all(type(one) is torch.Tensor and not one.requires_grad for one in tensors)
+        and (transformed is not None and not transformed())
+        and (modes is not None and not modes())
+    )
+
+
+@functools.cache
+def name_dtype(dtype: Any) -> str:
+    """Return "float32" for NumPy's dtype or PyTorch's."""
+    return str(dtype).removeprefix("torch.")
+
+
 def make_like(array: Any, dtypes: Sequence[str]) -> Any:
     """Return a new array with the shape and the device of `array`.
 
     Its dtype is that of `array` if `dtypes` contains it, and otherwise their first.
     """
-    dtype = str(array.dtype).removeprefix("torch.")
+    dtype = name_dtype(array.dtype)
     if dtypes and dtype not in dtypes:
         dtype = dtypes[0]
     if not is_tensor(array):
@@ -361,9 +409,9 @@ def make_like(array: Any, dtypes: Sequence[str]) -> Any:
 
 
 def convert_number(what: str, code: str, value: Any) -> Any:
-    """Return a number as ctypes passes it; raise ValueError if it does not fit."""
+    """Return a number of the type `code`; raise ValueError if it does not fit."""
     if code in "fd?":
-        with contextlib.suppress(TypeError):
+        with contextlib.suppress(TypeError, ValueError):
             value = bool(value) if code == "?" else float(value)
     elif hasattr(value, "__index__"):
         value = value.__index__()
@@ -371,4 +419,4 @@ def convert_number(what: str, code: str, value: Any) -> Any:
         struct.pack(f"={code}", value)
     except (struct.error, OverflowError) as error:
         raise ValueError(f"{what} = {value!r:.60}: {error}") from None
-    return C_TYPES[code](value)
+    return value

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -98,7 +99,7 @@ def write_package(
             if isinstance(expected.get(row["name"]), str):
                 row["returns"] = False
                 reason = expected.pop(row["name"])
-                contents.remarks.append(f"you pass the outputs: {reason}")
+                contents.remarks.append(f"{reason}, so its caller passes all arrays")
         write_modules(contents, package, version)
         (package / "expected.json").write_text(json.dumps(expected))
         job.update()
@@ -130,7 +131,7 @@ def list_parts(wheel: Path) -> list[dict[str, Any]]:
 
 
 def _probe(package: Path) -> dict[str, Any]:
-    """Run the launchers on the CPU in another process; see packaged_test.probe()."""
+    """Run the launchers on the CPU in another process; see probe() in its test.py."""
     command = [sys.executable, "-m", f"{package.name}.test", "--probe"]
     environment = {**os.environ, "PYTHONPATH": str(package.parent)}
     try:
@@ -162,7 +163,7 @@ def write_modules(contents: Contents, package: Path, version: str) -> None:
         "from pathlib import Path as _Path\n",
         "from .packaged import KernelError as KernelError",
         "from .packaged import Package as _Package\n",
-        f'__version__ = "{version}"',
+        f"__version__ = {json.dumps(version)}",
         f'__all__ = ["KernelError", {names}]',
         "_package = _Package(_Path(__file__).parent)",
     ]
@@ -343,6 +344,11 @@ def _build_wheel(folder: Path, output: Path) -> Path:
         **{"cwd": folder, "env": environment, "text": True, "capture_output": True},
     )
     if process.returncode:
+        refused = re.search(r"toml config: `project\.(\w+)`", process.stderr)
+        if refused:
+            expected = {"version": "such as 1.0", "license": "in SPDX, such as MIT"}
+            text = f"expected a {refused[1]} {expected.get(refused[1], '')}"
+            raise ArgumentError(f"--{refused[1]}: {text}")
         lines = process.stderr.strip().splitlines() or ["no message"]
         raise BuildError(f"setuptools failed: {lines[-1]}")
     return output / process.stdout.split()[-1]

@@ -115,12 +115,12 @@ class Launcher:
     """A function of the host that starts kernels, possibly through other functions.
 
     body: the code between its braces, without comments
-    is_static: whether other files cannot call it
+    is_callable: whether other files can call it: it is neither static nor main()
     """
 
     signature: Signature
     body: str
-    is_static: bool
+    is_callable: bool
 
 
 def list_launchers(source: str) -> list[Launcher]:
@@ -137,8 +137,9 @@ def list_launchers(source: str) -> list[Launcher]:
         places = name_at, name_at, opening, start + match.end("params")
         function = scanner.Function(match["name"], *places, None, False)
         signature = _parse_signature(source, code, function, aliases)
-        is_static = bool(re.search(r"\bstatic\b", head[: match.start()]))
-        found.append(Launcher(signature, body, is_static))
+        is_static = re.search(r"\bstatic\b", head[: match.start()])
+        is_callable = not is_static and match["name"] != "main"
+        found.append(Launcher(signature, body, is_callable))
     starts = [one for one in found if _starts_kernel(one.body)]
     for one in starts:  # the list grows: callers of launchers are launchers
         call = re.compile(rf"\b{one.signature.name}\s*(?:<[^;]*>)?\(")

@@ -86,23 +86,22 @@ def _read_files(contents: Contents) -> list[Signature]:
     """Find the launchers of the files; raise ArgumentError for a kernel without one."""
     texts = {path: path.read_text() for path in contents.sources}
     kernels = [(path, one) for path in texts for one in signature.parse(texts[path])]
-    files = ", ".join(map(str, texts))
-    if not kernels:
-        raise ArgumentError(f"{files}: there is no __global__ function to pack")
-    bodies = ""
+    files, bodies = ", ".join(map(str, texts)), ""
     for path, text in texts.items():
         found = signature.list_launchers(text)
         bodies += "".join(one.body for one in found)
-        contents.wrapped[path] = [one.signature for one in found if not one.is_static]
+        contents.wrapped[path] = [one.signature for one in found if one.is_callable]
+    launchers = [one for found in contents.wrapped.values() for one in found]
+    if not (kernels or launchers):  # a header may contain the kernels
+        raise ArgumentError(f"{files}: there is no __global__ function to pack")
     for path, kernel in kernels:
         if not re.search(rf"\b{kernel.name}\b", bodies):
             call = f"{kernel.name}<<<grid, block, 0, stream>>>(...)"
             text = f"kernel {kernel.name} has no launcher"
             cure = f"write a function that starts it: {call}"
             raise ArgumentError(f"{path}:{kernel.line}: {text}: {cure}")
-    launchers = [one for found in contents.wrapped.values() for one in found]
     if not launchers:
-        text = "each launcher is static, and a package needs one that is not"
+        text = "only main() and static functions start kernels, but Python needs others"
         raise ArgumentError(f"{files}: {text}")
     for one in launchers:
         _check_launcher(one)

@@ -83,7 +83,7 @@ def _write_sources(contents: Contents, folder: Path, target: str) -> list[Path]:
     for source, launchers in contents.wrapped.items():
         path = folder / source.name
         # The wrappers follow the source, whose lines keep their numbers.
-        text = f'#line 1 "{source.name}"\n{source.read_text()}'
+        text = f'#line 1 "{source}"\n{source.read_text()}'
         path.write_text(text + write_wrappers(launchers) + errors)
         paths.append(path)
         errors = ""  # one file defines weft_packed_error()
@@ -104,7 +104,7 @@ def link_cpu(contents: Contents, folder: Path, output: Path) -> None:
     march = MARCH.get(platform.machine(), "native")
     flavour = build.Flavour("cpu", march=march, openmp=False)
     with tools.make_pool() as pool:
-        objects = list(pool.map(lambda p: _compile_runtime(p), runtime))
+        objects = list(pool.map(_compile_runtime, runtime))
         if contents.op:
             sources = [*build.list_sources(contents.op, "cpu"), *written]
             objects += pool.map(lambda p: build._compile_object(p, flavour), sources)
@@ -121,12 +121,17 @@ def _compile_runtime(source: Path) -> Path:
 
 def _compile_file(contents: Contents, path: Path) -> Path:
     program = programs.Program([str(path)], compile=["-fPIC", "-fvisibility=hidden"])
-    program.preprocess += ["-iquote", str(_folder_of(contents))]
+    program.preprocess += ["-iquote", str(_folder_of(contents)), _hide_folder(contents)]
     return programs._compile_object(program, str(path))[0]
 
 
 def _folder_of(contents: Contents) -> Path:
     return contents.sources[0].resolve().parent
+
+
+def _hide_folder(contents: Contents) -> str:
+    """Return g++'s flag that omits the folder in __FILE__, and so in assert()."""
+    return f"-fmacro-prefix-map={contents.sources[0].parent}/="
 
 
 def _redirect_heap(path: Path, folder: Path) -> Path:
@@ -184,7 +189,11 @@ def link_cuda(
     for path in sources:
         command = build._make_command(path, flavour)
         if not contents.op:
-            command += ["-Xcompiler", f"-iquote,{_folder_of(contents)}"]
+            command += [
+                f"-I{_folder_of(contents)}",
+                "-Xcompiler",
+                _hide_folder(contents),
+            ]
         command += ["--threads", "0", "--keep", "--keep-dir", str(kept)]
         objects.append(str(folder / f"{path.stem}.o"))
         try:
