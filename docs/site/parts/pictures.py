@@ -153,6 +153,10 @@ CHOICES = {
         "a function with a kernel in C, which torch.compile divides into three graphs",
         ("def use_kernel", "broken = draw_graphs"),
     ),
+    "13b": Choice(
+        "the one of four cubins that a T4 runs, and why it runs no other",
+        ("play_cards([",),
+    ),
     "14": Choice(
         "the time per kernel in a chain, launched singly and as a graph",
         ("floor = 2 *",),

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib.util
 import inspect
 import io
 import resource
@@ -39,6 +38,7 @@ from ..base.device import parse_device
 from ..base.errors import ArgumentError
 from ..base.paths import KERNELS
 from ..csource.scanner import blank_comments
+from ..ops.in_triton import load_programs
 from ..timing import device_name
 from ..timing.race import Contender, race
 from ..timing.results import Row
@@ -165,12 +165,20 @@ def connect_load_inline(folder: Path) -> Pair:
 
 
 def connect_triton() -> Pair:
-    """Return the functions of in_triton.py; raise ImportError without Triton."""
-    path = SOURCES / "in_triton.py"
-    spec = importlib.util.spec_from_file_location("weft_in_triton", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.forward, module.backward
+    """Return the programs in Triton as functions of tensors: forward, backward."""
+    programs, a = load_programs("polynomial", "gpu"), (0.0, 1.0, 0.5, 0.0)
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        y = torch.empty_like(x)
+        programs.polynomial(y, x, x.numel(), *a)
+        return y
+
+    def backward(dy: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        dx = torch.empty_like(x)
+        programs.polynomial_backward(dx, dy, x, x.numel(), *a[1:])
+        return dx
+
+    return forward, backward
 
 
 # For each bridge: the functions and the files whose lines it consists of.
@@ -180,7 +188,7 @@ PARTS: dict[str, tuple[Sequence[Callable], Sequence[str]]] = {
     "library": ((connect_cffi, connect_library, add_python_half), ()),
     "stable_abi": ((connect_stable_abi, add_python_half), ("stable_abi.cpp",)),
     "load_inline": ((connect_load_inline, connect_function), ("load_inline.cpp",)),
-    "triton": ((connect_function,), ("in_triton.py",)),
+    "triton": ((connect_triton, connect_function), ("../in_triton.py",)),
 }
 
 
@@ -218,11 +226,17 @@ def count_lines(name: str) -> int:
     """Count the lines of a bridge's code, without comments, docstrings and blanks."""
     functions, files = PARTS[name]
     texts = [_strip_python(inspect.getsource(function)) for function in functions]
-    for file in files:
-        text = (SOURCES / file).read_text()
-        strip = _strip_python if file.endswith(".py") else blank_comments
-        texts.append(strip(text))
-    return sum(bool(line.strip()) for text in texts for line in text.splitlines())
+    return sum(map(_count_filled, texts)) + sum(count_code(SOURCES / f) for f in files)
+
+
+def count_code(path: Path) -> int:
+    """Count the lines of a file in C or Python, without comments and blanks."""
+    strip = _strip_python if path.suffix == ".py" else blank_comments
+    return _count_filled(strip(path.read_text()))
+
+
+def _count_filled(text: str) -> int:
+    return sum(bool(line.strip()) for line in text.splitlines())
 
 
 def _strip_python(text: str) -> str:

@@ -2,11 +2,12 @@
 
 python -m weft bench conv2d --sizes 64,256 --rungs reference
 
-On a GPU, PyTorch's compiled op also competes, and so does CUB's version if it exists.
-Each contender's calls are then in a CUDA graph, so the times exclude the host's work
-for a launch. If PyTorch's host waits for a number, such as the length of the result, a
-graph cannot contain its calls. Events then time PyTorch, and our rungs leave the number
-on the GPU.
+On a GPU, PyTorch's compiled op also competes, and so do CUB's version and the op's
+kernel in Triton, kernels/OP/in_triton.py, if they exist and can run there. Each
+contender's calls are then in a CUDA graph, so the times exclude the host's work for a
+launch. If PyTorch's host waits for a number, such as the length of the result, a graph
+cannot contain its calls. Events then time PyTorch, and our rungs leave the number on
+the GPU.
 
 CUB is NVIDIA's library of such functions. nvcc compiles cub.cu with the headers of its
 toolkit. Without nvcc, CUB does not compete.
@@ -28,6 +29,7 @@ import torch
 
 from ..base.progress import PATIENCE, Progress
 from ..mnist.twin import precision
+from ..ops import in_triton
 from ..ops.cases import OPS, find_op
 from ..ops.check import check_rung
 from ..timing import device_name, time_call
@@ -67,8 +69,8 @@ class SizedProblem:
     beside_copy: whether a copy of the first input is also timed. keeps_some: whether
     the data determine the length of the result; on a GPU, ours() then returns the
     memory of all possible elements. numpy: NumPy's functions by name, which take the
-    inputs' arrays. torch_waits: whether PyTorch's host waits for the GPU. cub: CUB's
-    function without arguments, or None.
+    inputs' arrays. torch_waits: whether PyTorch's host waits for the GPU. cub, triton:
+    CUB's function and that in Triton, without arguments, or None.
     """
 
     sizes: dict[str, int]
@@ -83,6 +85,7 @@ class SizedProblem:
     torch_waits: bool = False
     numpy: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     cub: Callable[[], torch.Tensor] | None = None
+    triton: Callable[[], torch.Tensor] | None = None
 
 
 def rows(
@@ -218,7 +221,7 @@ def _make_contenders(problem: SizedProblem, rungs: list) -> dict[str, Contender]
 
 
 def _make_peers(problem: SizedProblem, compiled: bool) -> dict[str, Contender]:
-    """Return PyTorch's op and NumPy's (CPU) or CUB's (GPU) as contenders, by rung."""
+    """Return PyTorch's op, and NumPy's (CPU) or CUB's and Triton's (GPU), by rung."""
     functions = {"eager": problem.torch}
     if compiled:
         functions["compile"] = torch.compile(problem.torch, dynamic=False)
@@ -229,9 +232,10 @@ def _make_peers(problem: SizedProblem, compiled: bool) -> dict[str, Contender]:
         )
         for name, function in functions.items()
     }
-    if problem.cub:
-        row = {"impl": "cub", "rung": "cub", "precision": "fp32"}
-        peers["cub"] = Contender(call=problem.cub, row=row)
+    for name, call in ("cub", problem.cub), ("triton", problem.triton):
+        if call:
+            row = {"impl": name, "rung": name, "precision": "fp32"}
+            peers[name] = Contender(call=call, row=row)
     if problem.inputs[0].is_cpu:
         peers = _make_numpy_peers(problem) | peers
     return peers
@@ -302,6 +306,7 @@ def _load_problem(op: str, size: int, device: torch.device) -> SizedProblem:
         make_cub_call(op, arrays, sizes.get("threshold", 0.0))
         if arrays[0].is_cuda
         else None,
+        in_triton.make_call(op, inputs) if arrays[0].is_cuda else None,
     )
 
 

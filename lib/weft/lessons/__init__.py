@@ -13,6 +13,7 @@ bandwidth   compares bytes and times with the floor, and draws sums (09a to 09d)
 bridges     pictures and a table of bridges to PyTorch, and a small network (13a)
 libraries   pictures, calls and tables of NVIDIA's libraries (12)
 micrograd   pictures of graphs and tapes, and a table of gradients (10b)
+shipping    a wheel, an environment without Weft, and pictures of both (13b)
 ladder/     the steps from rung to rung of matmul
 widgets/    live pictures: paint, a canvas, a guess beside its answer
 """

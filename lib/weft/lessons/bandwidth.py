@@ -266,8 +266,8 @@ def _write_value(row: Row, end: float) -> str:
 
 def _name_row(row: Row) -> str:
     """Return the name of the row's rung or implementation."""
-    if row.get("impl") == "cub":
-        return "CUB"
+    if row.get("impl") in ("cub", "triton"):
+        return {"cub": "CUB", "triton": "Triton"}[row["impl"]]
     if row.get("impl") != "torch":
         return row.get("rung") or row["impl"]
     return "PyTorch, compiled" if row["rung"] == "compile" else "PyTorch"

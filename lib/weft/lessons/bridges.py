@@ -1,9 +1,10 @@
-"""Bridges from PyTorch to a kernel, and a small network, for lesson 13a.
+"""Bridges from PyTorch to a kernel, and a small network, for lessons 13a and 13b.
 
 train_digits(activation)          a small network learns MNIST: its accuracy
 draw_graphs(function, x)          the graphs of torch.compile, and their breaks
 draw_table(list_bridges())        what each bridge costs, and what works with it
 play_sizes(list_bridges())        a slider for the size: call and kernel
+list_triton_times()               our kernels and those in Triton, on a GPU
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from ..base.progress import PATIENCE, Progress
 from ..base.style import DIM, FAULT, OPPONENT, READ, REFERENCE, SHARED, WIDTH
 from ..base.text import count_things
 from ..benchmarks import bridges
+from ..benchmarks import ops as bench_ops
 from ..benchmarks.plot_bodies import load_elsewhere
 from ..mnist import epoch_order, load_tensors
 from ..report.html import Table, table
@@ -264,3 +266,54 @@ def _draw_shares(calls: Mapping[str, float], kernel: float, n: int) -> list[str]
         text = f"call: {100 * share:.0f} % of {us + kernel:,.3g} µs"
         out.append(rest + remark(LEFT + room + 8, top + 17, text))
     return out
+
+
+# ---- our kernels and those in Triton -------------------------------------------------
+
+RACES = {"polynomial": 2**26, "softmax": 4096}  # each op, and its size
+
+
+def list_triton_times() -> list[Row]:
+    """Return the fastest time of each kind of kernel for polynomial and softmax.
+
+    The keys are op, kernel, us, of_copy (the share of a copy's speed) and timed (the
+    card and the date). Without a GPU, the rows are committed results. A kernel that was
+    not measured has None.
+    """
+    rows = []
+    for op, size in RACES.items():
+        if torch.cuda.is_available():
+            found, where = bench_ops.rows(op, "cuda", [size]), "here"
+        else:
+            results = load_elsewhere(op)
+            found = [row for result in results for row in result["rows"]]
+            where = kit.list_machines(results)
+        key = "count" if op == "polynomial" else "cols"
+        found = [row for row in found if row.get(key) == size]
+        for kernel, wanted in (
+            ("ours", ("weft", None)),
+            ("Triton", ("triton", None)),
+            ("torch.compile", ("torch", "compile")),
+        ):
+            times = [
+                (row["us"], row.get("of_copy"))
+                for row in found
+                if row["impl"] == wanted[0] and wanted[1] in (None, row["rung"])
+            ]
+            us, of_copy = min(times, default=(None, None))
+            timed = where if times else "not measured"
+            row = {"op": op, "kernel": kernel, "us": us, "of_copy": of_copy}
+            rows.append(row | {"timed": timed})
+    return rows
+
+
+def write_times(rows: Sequence[Row]) -> list[tuple[Any, ...]]:
+    """Return the rows of list_triton_times() as cells of a table."""
+
+    def write(number: float | None, digits: int) -> str:
+        return "not measured" if number is None else f"{number:,.{digits}f}"
+
+    return [
+        (r["op"], r["kernel"], write(r["us"], 0), write(r["of_copy"], 2), r["timed"])
+        for r in rows
+    ]

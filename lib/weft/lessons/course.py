@@ -182,7 +182,7 @@ WAYS_IN = (
     (
         "PyTorch",
         {
-            "13a": "your kernel in a model",
+            **{"13a": "your kernel in a model", "13b": "your kernel in a wheel"},
             **{"14": "time between kernels", "15a": "the CNN", "15b": "the race"},
         },
     ),

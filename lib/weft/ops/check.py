@@ -98,8 +98,23 @@ def check_rung(
     return RungVerdict(rung.op, rung.name, rung.precision, lib.target, runs, worst)
 
 
-def run_case(lib: Any, rung: int, case: Case, device: torch.device) -> float:
-    """Run one case; return the largest error divided by its bound; raise Mismatch."""
+def pointer(array: Guarded) -> Any:
+    """Return the array's address as the pointer type that weft.h declares."""
+    tensor = array.tensor
+    return native.pointer(tensor, _CTYPES.get(tensor.dtype, "void *"))
+
+
+def run_case(
+    lib: Any,
+    rung: int,
+    case: Case,
+    device: torch.device,
+    point: Callable[[Guarded], Any] = pointer,
+) -> float:
+    """Run one case; return the largest error divided by its bound; raise Mismatch.
+
+    point: returns what `lib` receives for an array.
+    """
 
     def guard(name: str, tensor: torch.Tensor) -> Guarded:
         return Guarded(tensor, device, case.shift.get(name, 0))
@@ -112,7 +127,7 @@ def run_case(lib: Any, rung: int, case: Case, device: torch.device) -> float:
         workspaces.append(Guarded(np.full(bytes_, 0xFF, np.uint8), device))
         return native.pointer(workspaces[-1].tensor, "void *")
 
-    pointers = {name: pointer(array) for name, array in (inputs | outputs).items()}
+    pointers = {name: point(array) for name, array in (inputs | outputs).items()}
     pointers |= {n: native.NULL for n, t in case.inputs.items() if t is None}
     pointers["workspace"] = workspace
     stream = native.stream_of(device)
@@ -138,12 +153,6 @@ def compare(name: str, got: torch.Tensor, answer: Answer) -> float:
             for x in (torch.as_tensor(got), want)
         )
     return guarded.compare(name, got, want, answer.bound)
-
-
-def pointer(array: Guarded) -> Any:
-    """Return the array's address as the pointer type that weft.h declares."""
-    tensor = array.tensor
-    return native.pointer(tensor, _CTYPES.get(tensor.dtype, "void *"))
 
 
 def _set_orders(lib: Any, rung: native.Rung, turn: int | None) -> Iterator[str]:

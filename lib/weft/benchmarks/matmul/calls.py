@@ -1,4 +1,4 @@
-"""The contenders of `weft bench matmul`: rungs, cuBLAS, PyTorch, NumPy, Numba.
+"""The contenders of `bench matmul`: rungs, cuBLAS, PyTorch, NumPy, Numba, Triton.
 
 Each contender computes c (m,n) float32 = a (m,k) @ b (k,n) from the same random
 numbers. Its c is compared with a product in float64 before it is timed.
@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from ...base.errors import ArgumentError, KernelError, Mismatch, OutOfMemory
+from ...ops import in_triton
 from ...ops.products import place_workspace
 from ...pykernel import bodies
 from ...pykernel.numba import numba_jit
@@ -274,6 +275,19 @@ def of_numba(operands: Operands) -> Iterator[Contender]:
             launch(*flat, size.m, size.n, size.k)
 
         yield make_contender("numba", name, "fp32", operands, call)
+
+
+def of_triton(operands: Operands) -> Iterator[Contender]:
+    """Yield kernels/matmul/in_triton.py, or nothing if Triton cannot compile here."""
+    if in_triton.find_ways()["gpu"]:
+        return
+    size, kind = operands.size, operands.precision
+    run = in_triton.load_programs("matmul", "gpu").matmul
+
+    def call(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
+        run(c, a, b, size.m, size.n, size.k, kind)
+
+    yield make_contender("triton", "in_triton", kind, operands, call)
 
 
 # ---- the opponents ---------------------------------------------------------------

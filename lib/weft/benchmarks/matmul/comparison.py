@@ -206,7 +206,7 @@ def _size_text(row: Row) -> str:
 
 PLOTTED = ("fp32", "3xtf32", "fp16", "bf16", "tf32")
 OURSELVES = ("weft", "numba", "mine")
-PEERS = {"cublas": "cuBLAS", "torch": "torch.mm"}
+PEERS = {"cublas": "cuBLAS", "torch": "torch.mm", "triton": "Triton"}
 RESULTS = ROOT / "notebooks" / "results"
 
 

@@ -31,6 +31,7 @@ from .calls import (
     of_numpy,
     of_rung,
     of_torch,
+    of_triton,
 )
 from .comparison import BETTER, PRECISIONS, beside_fastest
 
@@ -297,6 +298,8 @@ def _make_contenders(
                 yield one
     single, usual = race.size.batch == 1, "nn" in race.layouts
     if where.type == "cuda" and single:  # batches race torch.bmm, which calls cuBLAS
+        if usual:
+            yield from of_triton(operands)
         if options.numba and race.precision == "fp32" and usual and not race.cold:
             yield from of_numba(operands)
         yield from of_cublas(operands, race.layouts)

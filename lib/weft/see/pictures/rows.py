@@ -1,13 +1,15 @@
-"""Draw passes over a row, and compare rungs by the threads that own a row.
+"""Draw passes over a row, the threads that own a row, and the programs of Triton.
 
     play_passes([3, 1, 7, 0], ["maximum", "sum", "quotients"])
     play_online([3, 1, 7, 0])
     draw_owners(rows)
+    play_programs(10); draw_program(error)
 
 Sliders move a thread through the row. play_online() shows how the old sum shrinks when
 a larger number is read (Milakov and Gimelshein, Online normalizer calculation for
 softmax, 2018). draw_owners() draws the bytes over the floor and the active lanes of
-rungs from their counts, with a slider for the row's length.
+rungs from their counts, with a slider for the row's length. play_programs() draws the
+lanes of programs and their mask.
 """
 
 from __future__ import annotations
@@ -17,8 +19,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...base.errors import ArgumentError
-from ...base.style import PALE, READ, REFERENCE, SHARED, WIDTH, WRITTEN
+from ...base.style import DIM, FAULT, PALE, READ, REFERENCE, SHARED, WIDTH, WRITTEN
 from ...base.text import count_things
+from ...ops.in_triton import OutOfArray
 from . import svg
 from .panels import EDGE
 from .svg import Drawing, Slider, box, label, num, remark
@@ -260,3 +263,87 @@ def _draw_lanes(y: float, lanes: float) -> str:
         for lane in range(WARP)
     )
     return "".join(circles) + label(LANES + WARP * apart + 10, y + 4, f"{lanes:.0f}")
+
+
+# ---- programs and masks --------------------------------------------------------------
+
+CELL = 30.0  # pixels: the side of an element or a lane
+BLOCKS = (2, 4, 8, 16)
+
+
+def play_programs(count: int) -> Drawing:
+    """Draw an array of `count` elements and the programs that cover it.
+
+    A slider sets the block. Dashed lanes are past the end, so the mask excludes them.
+    """
+    if not 1 <= count <= 24:
+        raise ArgumentError(f"play_programs({count}): the picture has room for 1 to 24")
+    title = f"Programs that cover {count_things(count, 'element')}"
+    base = label(EDGE, 24, title, 16, bold=True)
+    frames, told = {}, []
+    for at, block in enumerate(BLOCKS):
+        lanes = list(range(-(-count // block) * block))
+        used = [lane < count for lane in lanes]
+        frames[at,] = [_draw_lanes("x", count, lanes, used, block)]
+        text = f"{count_things(len(lanes) // block, 'program')} of {block} lanes; "
+        text += f"the mask excludes {count_things(len(lanes) - count, 'lane')}"
+        frames[at,].append(label(EDGE, 190, text, 13))
+        told.append(text)
+    stops = tuple(f"BLOCK = {block}" for block in BLOCKS)
+    account = f"{title}. {'. '.join(told)}"
+    sliders = [Slider("block", stops)]
+    return Drawing(title, WIDTH, 206, base, sliders, frames, (1,), account)
+
+
+def draw_program(error: OutOfArray) -> Drawing:
+    """Draw the program of an OutOfArray: its lanes, and the array's end."""
+    at, used = error.at.tolist(), error.used.tolist()
+    program = ", ".join(map(str, error.program[: error.axes]))
+    title = f"{error.verb} of {error.array}, program {program}"
+    base = label(EDGE, 24, title, 16, bold=True)
+    first = max(0, min(at[0], error.count - 4))
+    body = _draw_lanes(error.array, error.count, at, used, len(at), first)
+    outside = sum(u and not 0 <= i < error.count for i, u in zip(at, used))
+    text = f"{outside} of {len(at)} lanes use an element past the end"
+    body += label(EDGE, 190, text, 13, colour=FAULT)
+    return Drawing(title, WIDTH, 206, base, [], {(): [body]}, (), f"{title}: {text}")
+
+
+def _draw_lanes(
+    name: str,
+    count: int,
+    at: Sequence[int],
+    used: Sequence[bool],
+    block: int,
+    first: int = 0,
+) -> str:
+    """Draw elements from `first` on, and below each the lane that uses it."""
+    left = EDGE + 70
+    shown = int((WIDTH - left - EDGE) // CELL)
+    out = label(EDGE, 72, name, 14, mono=True)
+    out += label(EDGE, 142, "lanes", 13)
+    for i in range(first, min(count, first + shown)):
+        x = left + (i - first) * CELL
+        out += box(x, 52, CELL, CELL, colour=READ, fill=svg.FILL, radius=0)
+        out += label(x + CELL / 2, 71, str(i), 11, anchor="middle")
+    for turn, (i, does) in enumerate(zip(at, used)):
+        x = left + (i - first) * CELL
+        if not 0 <= i - first < shown:
+            continue
+        outside = not 0 <= i < count
+        if does and outside:
+            out += box(x, 52, CELL, CELL, colour=FAULT, fill=svg.FILL, stroke=2)
+            out += label(x + CELL / 2, 71, str(i), 11, anchor="middle", colour=FAULT)
+        centre = x + CELL / 2, 137.0
+        circle = svg.thread(*centre, 12, runs=does)
+        if not does:
+            circle = circle.replace("<circle", f"<circle {REFERENCE}")
+        out += svg.rule(f"M{centre[0]} 86V122", opacity=str(DIM)) if does else ""
+        out += circle + label(centre[0], 141, str(turn % block), 11, anchor="middle")
+    for start in range(0, len(at), block):
+        x = left + (at[start] - first) * CELL + 2
+        wide = block * CELL - 4
+        if x - left >= 0 and x + wide <= WIDTH:
+            out += box(x, 120, wide, 50, radius=8, strength=DIM)
+            out += remark(x + 6, 165, f"program {start // block}" * (len(at) > block))
+    return out
