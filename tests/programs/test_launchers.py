@@ -4,7 +4,7 @@ import pytest
 
 from weft import ArgumentError
 from weft.csource import signature
-from weft.programs.launchers import describe_launcher, read_contents
+from weft.programs.wheel import describe_launcher, read_contents
 
 KERNEL = "__global__ void fill(float *y, int n) { y[0] = n; }\n"
 START = "{ fill<<<1, 1>>>(0, 1); }\n"

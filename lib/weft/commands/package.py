@@ -4,7 +4,7 @@
 
 The wheel is for every version of Python and PyTorch, since its libraries contain no
 code of either: kernels/packaged/packaged.py, a part of the wheel, calls them through
-ctypes. programs/launchers.py reads the source, and programs/wheel.py builds.
+ctypes. programs/wheel.py reads the source and builds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..base.errors import ArgumentError, BuildError
 from ..base.paths import KERNELS, ROOT
 from ..base.progress import Progress
 from ..programs import wheel
-from ..programs.launchers import Contents, read_contents
+from ..programs.wheel import Contents, read_contents
 from ..timing import table
 from ..toolchain import build
 

@@ -3,6 +3,5 @@
 program   builds an executable from .cu files, with nvcc's messages, and caches it
 run       implements python -m weft run
 inspect   implements python -m weft inspect, which uses the watch build
-launchers finds the functions that python -m weft package packs
-wheel     builds the libraries of such a package
+wheel     finds the functions that python -m weft package packs; builds its libraries
 """
