@@ -9,7 +9,6 @@ bridges                ways from PyTorch to a kernel: lines, builds, calls
 libraries              NVIDIA's libraries: first and later calls, errors
 sim, simt, check       the cost of running kernels on a CPU
 counters               our counts, Nsight Compute's, and the allowed differences
-sanitizer              NVIDIA's compute-sanitizer over every rung
 plot_bodies, plot_graphs, plot_tensor  charts of these rows
 readme, sentences      blocks of results for README and docs/results.md
 phrases                formatted numbers, times and devices for these sentences

@@ -2,7 +2,7 @@
 
 environment  prepares Python; it is a script that needs only python3
 doctor       lists hardware and tools, and fixes for missing ones
-check        compares every rung with float64
+check        compares every rung with float64, or runs compute-sanitizer over it
 bench        times the rungs of an op and PyTorch's op, or runs a benchmark
 mnist        trains the CNN, alone or against PyTorch
 package      packs kernels into a wheel

@@ -5,7 +5,7 @@ poisoned with NaN. On the CPU, it runs the case once per order of threads. Then 
 guard zones and inputs must be untouched, and every output must be within its bound of
 the float64 answer. An unexpected NaN is a failure. `python -m weft check [OP]` checks
 every rung that runs on this machine. `python -m weft check matmul --sanitizer` runs the
-rungs under compute-sanitizer instead (sanitizer.py).
+rungs under compute-sanitizer instead (commands/check.py).
 
 require() ensures, before a timing, that a rung has passed its check. The check runs
 once for each build. The cache records a pass under two hashes. One is the hash of all

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from weft import __main__ as command
-from weft.benchmarks import sanitizer
+from weft.commands import check as sanitizer
 from weft.timing import results
 from weft.toolchain import build, native, tools
 
@@ -47,7 +47,7 @@ def test_the_sanitizer_finds_nothing(tool, name):
 @on_a_gpu
 @pytest.mark.skipif(not tools.nvcc(), reason="needs nvcc")
 def test_the_sanitizer_finds_nothing_in_any_rung_of_the_ladder():
-    rows = sanitizer.rows()
+    rows = sanitizer.run_tools()
     assert [row["tool"] for row in rows] == list(sanitizer.TOOLS)
     names = [rung.name for rung in native.library("matmul", "cuda").here()]
     for row in rows:
