@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from weft import ArgumentError, torch_kernels
-from weft.benchmarks import torch_kernels as bench
+from weft.benchmarks.race import inside as bench
 from weft.see.kernel_names import bare, explain
 
 # The package has a function of this name.

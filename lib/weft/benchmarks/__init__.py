@@ -1,7 +1,7 @@
 """Benchmarks, one per module, and charts of their rows: `python -m weft bench WHAT`.
 
 ops, counted           an op's rungs against PyTorch, NumPy, CUB; bytes over the floor
-matmul/, race/, transpose, torch_kernels  the speed that a GPU reaches
+matmul/, race/, transpose  the speed that a GPU reaches
 tensor, graphs         errors and limits of tensor cores; the time between kernels
 sectors, streams       effects that sector counts miss; copies on several streams
 bodies, launch, edit   a body on every runner; launch cost; time from edit to result

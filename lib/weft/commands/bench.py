@@ -24,7 +24,7 @@ BENCHMARKS = {
     "launch": "weft.benchmarks.launch",
     "matmul": "weft.benchmarks.matmul.command",
     "mnist": "weft.benchmarks.race.command",
-    "torch-kernels": "weft.benchmarks.torch_kernels",
+    "torch-kernels": "weft.benchmarks.race.inside",
     "transpose": "weft.benchmarks.transpose",
     "sectors": "weft.benchmarks.sectors",
     "streams": "weft.benchmarks.streams",

@@ -1,15 +1,25 @@
-"""Draw one image's path through a fused step, and the step's longest kernel.
+"""Show the inside of a training step: our arrays and longest kernel, PyTorch's kernels.
 
 draw_inside(cnn, image, number)   after cnn has taken a step: Cnn.peek() as pictures
 conv2_back(row, roof, launch_us)  the time of conv2's backward pass, and its floors
 draw_conv2_back(times, device)    the data and work of conv2's backward pass
+
+`python -m weft bench torch-kernels` times the kernels of PyTorch's step, an eager step
+of the model's twin in fp32 and in tf32. torch.profiler reads each kernel's time from
+CUPTI. On a machine without a GPU, lesson 07c shows committed rows. This command writes
+them on a GPU:
+
+    python -m weft bench torch-kernels --json notebooks/results/torch_kernels_CARD.json
 """
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
+import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
@@ -18,7 +28,11 @@ from matplotlib.patches import FancyBboxPatch, Patch
 from ...base import style as kit
 from ...base.style import INK, OURS, READ, SHARED, THREAD, WRITTEN
 from ...mnist.trainer import Cnn
+from ...mnist.twin import TwinTrainer, precision
+from ...mnist.weights import initial_weights
+from ...see.torch_kernels import torch_kernels
 from ...see.view import draw_image, mosaic, sheet
+from ..graphs import random_data
 from .plot_batches import time_text
 from .race import Row
 from .work import StepPart, find_limits, sum_parts
@@ -203,3 +217,48 @@ def _draw_bars(
     kit.hide_lines(ax)
     ax.set_xlim(0, 1.6 * max(part.us for part in times.values()))
     ax.set_xlabel(f"µs for 64 images, {device} (left is better)")
+
+
+# ---- the kernels of PyTorch's step ---------------------------------------------------
+
+BATCH, REPEAT = 64, 20
+PRECISIONS = ("fp32", "tf32")
+SHOWN = ["precision", "us", "share", "calls", "short", "library", "tile", "layout"]
+
+
+def rows_of(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Return a row for each kernel, longest first; use the GPU if there is one."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    kinds = PRECISIONS if device == "cuda" else PRECISIONS[:1]
+    return [row for kind in kinds for row in rows(device, kind)]
+
+
+def rows(device: str, kind: str, batch: int = BATCH) -> list[dict[str, Any]]:
+    """Return the rows of one precision."""
+    with precision(kind):
+        split, weights = random_data(batch), initial_weights(0)
+        trainer = TwinTrainer(weights, split, device=device, batch=batch)
+        index = torch.arange(batch, device=device)
+        profile = torch_kernels(trainer.step, index, repeat=REPEAT, ghost=False)
+    total = profile.us
+    return [
+        {
+            **{"op": "torch_kernels", "impl": "torch", "rung": "eager"},
+            **{"precision": kind, "target": profile.target, "device": profile.device},
+            **{"timer": "torch.profiler", "batch": batch, "us": row.us},
+            **{"share": row.us / total, "calls": row.calls, "short": row.name.short},
+            **{"library": row.name.library, "tile": row.name.tile},
+            **{"layout": row.name.layout, "kernel": row.raw},
+        }
+        for row in profile.rows
+    ]
+
+
+def note(rows: list[dict[str, Any]]) -> str:
+    """Return the text below the table."""
+    steps: dict[str, float] = {}
+    for row in rows:
+        steps[row["precision"]] = steps.get(row["precision"], 0.0) + row["us"]
+    times = ", ".join(f"{kind} {us:.0f} us" for kind, us in steps.items())
+    first = rows[0]
+    return f"one step at batch {first['batch']} on {first['device']}: {times}"
