@@ -10,7 +10,6 @@ soon as it is queued; on the CPU, it returns when it is finished.
     module                      the callables: module.add[grid, block](out, a, ...)
     structs                     C types of parameters: sizes, dtypes, members
     arguments, arrays           the arguments of a launch
-    reached_arrays              the arrays that arguments reach through structs
     variables                   __constant__ and __device__ variables, by name
     checks                      rules for cells that apply on both targets
     headers                     %%cuda_header, and nvcc's implicit includes

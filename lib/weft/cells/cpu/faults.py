@@ -35,10 +35,9 @@ from ...toolchain import build
 from ..arguments import Array
 from ..structs import CScalar
 from . import arena
-from .arena import Arena
+from .arena import Arena, Reached
 
 if TYPE_CHECKING:
-    from ..reached_arrays import Reached
     from .launch import Prepared
 
 

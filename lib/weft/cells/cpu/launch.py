@@ -26,9 +26,15 @@ from ...csource.signature import Param
 from ...toolchain import build
 from .. import output
 from ..arguments import Array, Binder, common_device, list_held_arrays
-from ..reached_arrays import Reached, reach_arrays, take_back, translate
 from . import faults
-from .arena import Arena, list_alignments
+from .arena import (
+    Arena,
+    Reached,
+    list_alignments,
+    reach_arrays,
+    take_back,
+    translate,
+)
 
 FILE = "weft-launcher"  # name of the appended code in the compiler's messages
 CDEF = """

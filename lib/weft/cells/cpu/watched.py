@@ -24,8 +24,8 @@ from ...report.html import show
 from ...report.model import CellSource, Finding, Report
 from ...report.text import write_finding
 from ..arguments import Array
-from ..reached_arrays import Reached
 from . import arena, faults
+from .arena import Reached
 from .launch import CpuLauncher, Prepared, ffi, open_runtime
 
 if TYPE_CHECKING:
