@@ -12,8 +12,7 @@ import watched_cell
 
 from weft.base.paths import ROOT
 from weft.base.style import write_svg
-from weft.benchmarks import plot_graphs, readme, sentences
-from weft.benchmarks.phrases import write_cores, write_duration
+from weft.benchmarks import plot_graphs, readme, sentences, write_cores, write_duration
 from weft.benchmarks.plot_bodies import load_elsewhere
 from weft.benchmarks.race.command import list_twins
 from weft.benchmarks.race.plot_batches import fastest_of

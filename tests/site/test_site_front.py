@@ -12,8 +12,7 @@ from pages import front
 from parts import links, pictures, silk
 
 from weft.base.paths import SITE
-from weft.benchmarks import sentences
-from weft.benchmarks.phrases import write_duration
+from weft.benchmarks import sentences, write_duration
 from weft.see.pictures import svg
 
 # The script computes in float64. Each of the 14 sines stretches a difference at most by

@@ -17,8 +17,7 @@ from typing import Any
 from parts import links, pictures, silk
 
 from weft.base.paths import COLAB, GITHUB
-from weft.benchmarks import sentences
-from weft.benchmarks.phrases import write_duration
+from weft.benchmarks import sentences, write_duration
 from weft.lessons.course import WAYS_IN
 from weft.puzzles.notebooks import CORE, Lesson, list_lessons
 from weft.report.html import colour_text

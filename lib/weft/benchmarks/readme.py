@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from ..base.paths import ROOT
 from ..base.style import save
-from . import sentences
+from . import fill_lines, sentences, write_duration, write_table
 from .matmul.comparison import (
     SIZE,
     Row,
@@ -27,7 +27,6 @@ from .matmul.comparison import (
 )
 from .matmul.plot import ladder_plot
 from .matmul.roofline import plot_roofline
-from .phrases import fill_lines, write_duration, write_table
 from .race.plot_batches import plot_batches
 from .race.plot_ladder import plot_ladder
 

@@ -11,16 +11,14 @@ from typing import Any
 
 from ..base.paths import ROOT
 from ..mnist.rungs import parse_twin
-from ..timing.results import read_json
-from . import launch
-from .edit import WATCHED
-from .phrases import (
+from ..timing.results import Row, read_json
+from . import (
     Results,
-    Row,
     add_article,
     cut_release,
     fill_lines,
     join_words,
+    launch,
     spell_count,
     write_accuracies,
     write_band,
@@ -34,6 +32,7 @@ from .phrases import (
     write_times,
     write_twins,
 )
+from .edit import WATCHED
 from .race.command import list_twins
 from .race.race import HOST_STEPS
 

@@ -20,7 +20,7 @@ from ...base.paths import ROOT
 from ...base.style import describe_dates
 from ...timing import read_json
 from ...timing.results import ResultFile, Row
-from ..phrases import write_digits, write_table
+from .. import write_digits, write_table
 
 CUBLAS = ("cublas",)
 # In these precisions each side uses its best layout of a and b, since tensor cores may
