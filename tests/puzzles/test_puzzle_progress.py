@@ -22,7 +22,6 @@ from weft.base import store
 from weft.base.paths import COLAB
 from weft.base.store import Kept
 from weft.lessons.progress import progress as course_progress
-from weft.puzzles import table
 from weft.puzzles.answer_cost import CountRow, Score
 from weft.puzzles.catalogue import GROUPS, LESSONS, number_of
 from weft.puzzles.notebooks import (
@@ -30,6 +29,7 @@ from weft.puzzles.notebooks import (
     list_core_puzzles,
     list_lessons,
     make_cells,
+    mark,
     puzzle_minutes,
 )
 from weft.puzzles.progress import (
@@ -289,7 +289,7 @@ def test_the_table_has_a_mark_with_a_title_for_each_puzzle():
 
 
 def test_the_marks_differ_in_shape_and_none_is_a_minus():
-    images = {s: ET.fromstring(table.mark(s, s)) for s in (OPEN, SOLVED, WITHIN)}
+    images = {s: ET.fromstring(mark(s, s)) for s in (OPEN, SOLVED, WITHIN)}
     marks = {state: decode(image) for state, image in images.items()}
     paths = [re.findall(r'<path d="([^"]*)"', svg) for svg in marks.values()]
     assert 'fill="none"' in marks[OPEN] and [len(each) for each in paths] == [0, 1, 1]
@@ -369,7 +369,7 @@ def test_the_text_lists_solved_puzzles_and_the_next_one():
 
 
 def test_a_missing_notebook_leaves_a_row_without_a_title(monkeypatch):
-    monkeypatch.setattr(table, "_load_lessons", dict)
+    monkeypatch.setattr("weft.puzzles.notebooks._load_lessons", dict)
     assert str(read_progress()).startswith("01a  ·") or str(read_progress()).startswith(
         "01a"
     )

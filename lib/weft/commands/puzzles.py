@@ -25,9 +25,9 @@ from ..cells import load_cuda
 from ..check.cases import divide_up
 from ..lessons.grading import SOLVED, UNSOLVED, WRONG
 from ..puzzles.catalogue import load
+from ..puzzles.notebooks import list_puzzles
 from ..puzzles.progress import read_progress
 from ..puzzles.puzzle import Puzzle
-from ..puzzles.table import list_puzzles
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -21,9 +21,15 @@ from ..base.store import Kept
 from ..base.style import INK, SHARED
 from ..base.text import count_things
 from ..puzzles.catalogue import is_withheld
-from ..puzzles.notebooks import PUZZLE, Lesson, list_lessons, name_puzzle, write_minutes
+from ..puzzles.notebooks import (
+    CELL,
+    PUZZLE,
+    Lesson,
+    list_lessons,
+    name_puzzle,
+    write_minutes,
+)
 from ..puzzles.progress import OPEN, read_progress
-from ..puzzles.table import CELL
 from ..see.pictures.svg import write_image
 from .widgets.predict import guessed_questions
 

@@ -15,11 +15,11 @@ puzzles, and each is one of its attributes.
 
     puzzle, answers       the definition of a puzzle, and the answers that it accepts
     catalogue             the list of puzzles, and their stubs
-    notebooks             a group as cells of a notebook; lessons and their minutes
+    notebooks             cells of a group; lessons, their minutes, and the table
     instance, goal        the sizes of cases, the drawn case, and its picture
     answered              the picture of an answer and of its results
     answer_cost, counts   the cost of an answer against the best known; limits
-    progress, table       the record of solved puzzles, and its display by lesson
+    progress              the record of solved puzzles
     threads, grids, tiles, counting, sums, memory,        the puzzles
     execution, bandwidth, rows, scan, sort
 """

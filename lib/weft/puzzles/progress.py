@@ -1,6 +1,6 @@
 """Record which puzzles are solved: a table of marks, and a cloth for each puzzle.
 
-    puzzles.progress()                  the marks, by lesson (table.py)
+    puzzles.progress()                  the marks, by lesson (notebooks.py)
     puzzles.progress().export()         write weft_progress.json, for another machine
     puzzles.progress().load(path)       add an exported file to the marks
     puzzles.progress().reset("guards")  forget one puzzle; without a name, all of them
@@ -179,7 +179,7 @@ class PuzzleProgress:
         return f"{text}, {within} of them within the budget" if within else text
 
     def __str__(self) -> str:
-        from .table import in_text  # imported lazily: the table reads the lessons
+        from .notebooks import in_text  # imported lazily: the table reads the lessons
 
         return in_text(self)
 
@@ -187,7 +187,7 @@ class PuzzleProgress:
 
     def _repr_html_(self) -> str:
         # Imported lazily, since it reads the lessons and nbformat is slow to import.
-        from .table import in_html
+        from .notebooks import in_html
 
         return in_html(self)
 
