@@ -26,7 +26,15 @@ from weft.cuda import shared, syncthreads, threadIdx
 from weft.ops.cases import sum_bound
 from weft.pykernel import bodies
 from weft.pykernel.language import PythonKernel
-from weft.pykernel.numba import arguments, gpu, inspection, meaning, on_gpu, simulator
+from weft.pykernel.numba import (
+    CHILD,
+    arguments,
+    gpu,
+    inspection,
+    meaning,
+    on_gpu,
+    running_process,
+)
 
 HERE = torch.cuda.is_available()
 on_a_gpu = pytest.mark.skipif(not on_gpu(), reason="no CUDA GPU here")
@@ -295,7 +303,7 @@ def test_a_loop_that_does_not_end_is_ended():
 @pytest.mark.slow
 def test_ctrl_c_ends_it():
     run(fill, np.zeros(1), 1, 1)  # this call starts the process
-    child = simulator.running_process().child
+    child = running_process().child
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     with pytest.raises(KeyboardInterrupt, match="spins: ended"):
@@ -323,7 +331,7 @@ def test_threads_that_go_on_end_with_their_process():
         while True:
             pass
 
-    before = simulator.running_process().child
+    before = running_process().child
     with pytest.raises(KernelFault, match="index 9"):
         run(kernel, np.zeros(1), threads=2)
     assert before.poll() is not None
@@ -351,7 +359,7 @@ def test_the_process_ends_with_its_parent_whatever_it_runs():
         print(child.pid, flush=True)
         os.kill(os.getpid(), 9)
     """)
-    args = [str(simulator.CHILD), pickle.dumps(job).hex()]
+    args = [str(CHILD), pickle.dumps(job).hex()]
     result = subprocess.run([sys.executable, "-c", parent, *args], capture_output=True)
     pid = int(result.stdout)
     end = time.monotonic() + 30

@@ -277,7 +277,7 @@ def threads_of_a_step(batch: int = 64, **sizes: int) -> int:
 
 def _why_not() -> str:
     # Imported lazily: it imports PyTorch, which the C trainer does not need.
-    from ..pykernel.numba.simulator import PER_THREAD
+    from ..pykernel.numba import PER_THREAD
 
     hint = "add --device cuda" if devices.count() else "there is none here"
     batch = 64
