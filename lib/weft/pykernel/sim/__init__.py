@@ -3,7 +3,7 @@
 launch, schedule         run a launch, whose threads take turns
 memory, numbers, warp    arrays, C's arithmetic, and communication in a warp
 rewrite, program         rewrite a kernel: accesses are logged, waits become yields
-syntax, names            rewriting: the trees, their limits, and the meaning of names
+names                    rewriting: the meaning of names, and the limits of the syntax
 rewrite_calls            rewriting: calls of the language, and the kernel's arrays
 elements                 rewriting: assignments, and reads and writes of elements
 plain_loops, walks       rewriting: loops whose accesses are logged together

@@ -13,8 +13,9 @@ import numpy as np
 
 from ..trees import get_name, split_chain
 from .layout import READ, SITES, WRITE, AccessPlace, Entity
-from .names import POSITIVE, WHOLE
-from .syntax import (
+from .names import (
+    POSITIVE,
+    WHOLE,
     add,
     assign,
     compare,

@@ -29,7 +29,7 @@ import numpy as np
 from ..trees import get_name
 from . import names
 from .layout import SITES, position_of
-from .syntax import (
+from .names import (
     add_whole,
     assign,
     load,

@@ -12,12 +12,11 @@ import numpy as np
 from ...base.errors import ArgumentError
 from ..language import FunctionSource, PythonKernel, source_of, value_of
 from ..trees import get_name, list_bound
-from . import names, syntax
+from . import names
 from .layout import AccessPlace, Entity, Position, Variant, position_of
-from .names import ANY, Kinds
+from .names import ANY, Kinds, load
 from .rewrite import Rewriter
 from .rewrite_calls import BARRIERS, WAITING, parse_declaration
-from .syntax import load
 
 MAX_STATIC = 48 << 10  # maximum bytes of shared memory with a size in the source
 
@@ -99,7 +98,7 @@ class RewrittenKernel:
             source = source_of(function)
             # Decorators run when the function is defined, not in its threads.
             source.tree.decorator_list.clear()
-            syntax.check(source, function.__name__, function is self.kernel.function)
+            names.check(source, function.__name__, function is self.kernel.function)
             self._sources[function] = source
             self._remember(function, source.tree)
         return self._sources[function]
@@ -210,7 +209,7 @@ class RewrittenKernel:
         if self._waits.get(function, False) is None:
             source, name = self.source(function), function.__name__
             what = "a helper cannot call itself; write a loop instead"
-            raise syntax.make_refusal(source, source.tree, name, what)
+            raise names.make_refusal(source, source.tree, name, what)
         if function not in self._waits:
             self._waits[function] = None
             tree = self.source(function).tree

@@ -20,9 +20,9 @@ from ..trees import LOOP_HINT, as_range, explain_idle
 from . import elements, names, rewrite_calls
 from .elements import find_entity
 from .layout import SITES, STEP, AccessPlace, Entity, Variant, position_of
+from .names import assign, call, load, make_constant, make_refusal, place_node
 from .numbers import TYPES, converted
 from .plain_loops import is_simple, rewrite_plain_loop
-from .syntax import assign, call, load, make_constant, make_refusal, place_node
 
 if TYPE_CHECKING:
     from .program import RewrittenKernel

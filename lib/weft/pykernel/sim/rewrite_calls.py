@@ -18,7 +18,7 @@ from ..language import FunctionSource
 from ..trees import with_constants
 from . import names
 from .layout import ATOMIC, FENCE
-from .syntax import add, load, make_constant, make_product, make_refusal, tuple_of
+from .names import add, load, make_constant, make_product, make_refusal, tuple_of
 from .warp import FULL, WARP
 
 if TYPE_CHECKING:

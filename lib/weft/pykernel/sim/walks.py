@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from ..trees import split_chain
 from .elements import find_static
 from .layout import Entity
-from .names import POSITIVE, WHOLE
-from .syntax import (
+from .names import (
+    POSITIVE,
+    WHOLE,
     add_whole,
     assign,
     call,
