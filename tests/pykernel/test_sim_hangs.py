@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from weft import ArgumentError, KernelFault, cuda, sim
-from weft.pykernel.sim import log, watchdog
+from weft.pykernel.sim import log, schedule
 
 X = np.zeros(12, np.float32)
 
@@ -440,25 +440,25 @@ def test_breakpoint_stands_in_the_thread(monkeypatch):
 
 
 def test_a_launch_that_swallowed_its_end_is_ended_again(monkeypatch):
-    monkeypatch.setattr(watchdog, "AGAIN", 0.05)
+    monkeypatch.setattr(schedule, "AGAIN", 0.05)
     ended = []
-    with pytest.raises(watchdog.TooLong), watchdog.Watchdog(0.05):
+    with pytest.raises(schedule.TooLong), schedule.Watchdog(0.05):
         while len(ended) < 2:
             try:
                 while True:
                     pass
-            except watchdog.TooLong:
+            except schedule.TooLong:
                 ended.append(1)
         while True:
             pass
 
 
 def test_leaving_does_not_wait_for_an_end_that_was_swallowed():
-    with watchdog.Watchdog(0.02):
+    with schedule.Watchdog(0.02):
         try:
             while True:
                 pass
-        except watchdog.TooLong:
+        except schedule.TooLong:
             pass
     assert ctypes.pythonapi.PyThreadState_SetAsyncExc.argtypes is None
 
@@ -466,56 +466,56 @@ def test_leaving_does_not_wait_for_an_end_that_was_swallowed():
 def test_a_launch_that_is_over_is_not_ended(monkeypatch):
     def launch():
         # This simulates an exception that arrives before __exit__ has any effect.
-        watch = watchdog.Watchdog(0.02)
+        watch = schedule.Watchdog(0.02)
         watch.__enter__()
         return watch
 
-    monkeypatch.setattr(watchdog, "AGAIN", 0.02)
+    monkeypatch.setattr(schedule, "AGAIN", 0.02)
     watch = launch()
     for _ in range(500):  # TooLong would be raised here
-        if watch not in watchdog._watcher.watches:
+        if watch not in schedule._watcher.watches:
             break
         time.sleep(0.01)
-    assert watch not in watchdog._watcher.watches
+    assert watch not in schedule._watcher.watches
 
 
 def test_most_launches_begin_and_end_without_waking_the_watcher(monkeypatch):
     visits = []
-    monkeypatch.setattr(watchdog, "_watcher", watchdog._Watcher())
-    inside = watchdog.Watchdog.end_late_launch
+    monkeypatch.setattr(schedule, "_watcher", schedule._Watcher())
+    inside = schedule.Watchdog.end_late_launch
     monkeypatch.setattr(
-        watchdog.Watchdog,
+        schedule.Watchdog,
         "end_late_launch",
         lambda watch: visits.append(watch) or inside(watch),
     )
-    with watchdog.Watchdog(60):
-        while watchdog._watcher.alarm == math.inf:
+    with schedule.Watchdog(60):
+        while schedule._watcher.alarm == math.inf:
             time.sleep(0.001)
         visits.clear()
         for _ in range(20):
-            with watchdog.Watchdog(70):
+            with schedule.Watchdog(70):
                 time.sleep(0.001)
     assert visits == []
 
 
 def test_a_short_launch_beside_a_long_one_is_ended_in_time():
-    expected = pytest.raises(watchdog.TooLong)
-    with watchdog.Watchdog(60), expected, watchdog.Watchdog(0.05):
+    expected = pytest.raises(schedule.TooLong)
+    with schedule.Watchdog(60), expected, schedule.Watchdog(0.05):
         while True:
             pass
 
 
 def test_a_child_process_watches_its_launches_itself():
-    with watchdog.Watchdog(60):
+    with schedule.Watchdog(60):
         pass  # starts this process's watcher
     child = os.fork()
     if child == 0:
         status = 1
         try:
-            with watchdog.Watchdog(0.05):
+            with schedule.Watchdog(0.05):
                 while True:
                     pass
-        except watchdog.TooLong:
+        except schedule.TooLong:
             status = 7
         finally:
             os._exit(status)

@@ -1,6 +1,6 @@
 """Run kernels thread by thread in plain Python: sim(kernel)[grid, block](*args).
 
-launch, schedule         run a launch, whose threads take turns
+launch, schedule         run a launch, whose threads take turns; end a late one
 memory, numbers, warp    arrays, C's arithmetic, and communication in a warp
 rewrite, program         rewrite a kernel: accesses are logged, waits become yields
 names                    rewriting: the meaning of names, and the limits of the syntax
@@ -10,7 +10,7 @@ plain_loops, walks       rewriting: loops whose accesses are logged together
 log, layout              the records: Intervals of accesses, and their columns
 judge, races, blocks     faults: within a block, and between blocks
 counters                 costs
-faults, watchdog         the reasons why a launch ends early
+faults                   the reasons why a launch ends early
 """
 
 from __future__ import annotations

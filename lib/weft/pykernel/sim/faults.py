@@ -21,7 +21,7 @@ from ..trees import split_chain
 from .layout import AccessPlace
 from .memory import HALF, has
 from .rewrite import THREAD
-from .watchdog import Stop, TooLong
+from .schedule import Stop, TooLong
 
 if TYPE_CHECKING:
     from .launch import SimulatedLaunch

@@ -29,8 +29,7 @@ from .names import kind_of, list_rebound
 from .numbers import NUMBERS, math_function
 from .plain_loops import LoopShapes
 from .program import RewrittenKernel
-from .schedule import run_barriers, run_block, run_plain
-from .watchdog import Watchdog
+from .schedule import Watchdog, run_barriers, run_block, run_plain
 
 
 def bind_arguments(

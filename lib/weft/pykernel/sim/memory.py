@@ -19,7 +19,7 @@ from ..language import explain_unfit, refuse_unfit
 from . import numbers
 from .layout import SITES, AccessPlace
 from .numbers import cast
-from .watchdog import Stop
+from .schedule import Stop
 
 HALF = ": n / 2 is a float, n // 2 a whole number"  # suffix of messages about indices
 POISON = 0xA5  # value of each byte of unwritten integers
