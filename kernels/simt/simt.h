@@ -8,9 +8,11 @@
  *     include/   the headers that programs include by name: those of the
  *                toolkit, and assert.h
  *     program/   additions for a whole program: program.h, and its start
+ *     libraries/ the CPU versions of cuBLAS and other libraries of NVIDIA's
  *     simt_runtime.h  functions of this runtime alone: orders, limits, faults
  *
- * All .cpp files except program/start.cpp form one library, the runtime. In
+ * All .cpp files form one library, the runtime, except program/start.cpp and
+ * those in libraries/, which form one library for each of NVIDIA's. In
  * runtime/, engine.h has the declarations that kernels use, and runtime.h those
  * that the runtime's files share. runtime.cpp, block.cpp, grid.cpp and pool.cpp
  * launch blocks and run them on threads. fiber_* switch a block's threads, and

@@ -27,6 +27,7 @@ OPTIONS = {
 LIBRARIES = {"address,undefined": ("asan", "ubsan"), "thread": ("tsan",)}
 SIMT = [f"test_simt{end}.py" for end in ("", "_api", "_device", "_half", "_math")]
 SIMT += ["test_simt_curand.py", "test_simt_wmma.py", "test_cnn_reference.py"]
+VENDORS = [f"test_simt_{name}.py" for name in ("curand_host", "cufft", "cudnn")]
 FAULTS = {  # checks of tests/kernels/simt/api_*.cu with deliberate faults
     *("a_fault_in_a_graph_ends_it", "freed_memory_faults"),
     *("a_store_past_the_end_faults", "a_store_before_the_start_faults"),
@@ -85,12 +86,15 @@ def test_a_fault_of_a_fiber_is_seen(sanitizer, function, message):
 
 
 @pytest.mark.long
-def test_the_runtime_and_the_cnn_in_c_pass_their_tests_under_asan_and_ubsan():
+@pytest.mark.parametrize("names, passed", [(SIMT, 400), (VENDORS, 130)])
+def test_the_runtime_the_cnn_in_c_and_libraries_pass_their_tests_under_asan_and_ubsan(
+    names, passed
+):
     options = ("-q", "-m", "not slow", "-p", "no:cacheprovider", "-p", "no:xdist")
-    files = [str(HERE / name) for name in SIMT]
+    files = [str(HERE / name) for name in names]
     result = run("address,undefined", "-m", "pytest", *options, *files)
     assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-4000:]
-    assert int(re.search(r"(\d+) passed", result.stdout)[1]) > 400
+    assert int(re.search(r"(\d+) passed", result.stdout)[1]) > passed
 
 
 # Only plain C is instrumented: the rungs in CUDA C take minutes to compile, and do not

@@ -119,6 +119,9 @@ def test_invalid_calls_return_curands_statuses(curand, capfd):
     assert curand.status("curandGenerate", made, None, size(0)) == 0
     for order, status in ((100, 0), (101, 0), (103, 0), (102, 104), (201, 104)):
         assert curand.status("curandSetGeneratorOrdering", made, order) == status
+    for where, status in (("Host", OUT_OF_RANGE), ("", 0)):
+        other = generator(curand, XORWOW, where=where)
+        assert curand.status("curandSetGeneratorOrdering", other, 104) == status
     poisson = (made, out, size(4), 0.0)
     assert curand.status("curandGeneratePoisson", *poisson) == OUT_OF_RANGE
     create = "curandCreateGenerator"

@@ -131,7 +131,8 @@ int main(int argc, char **) {
     cublasCreate(&handle);
     cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, 4, 4, 4, &one, a, 4, a, 4, &zero,
                 c, 4);
-    copy<<<1, argc > 1 ? 17 : 16>>>(a, c);
+    copy<<<1, argc == 2 ? 17 : 16>>>(a, c);
+    if (argc == 3) cublasSscal(handle, 17, &one, a, 1);
     return cudaDeviceSynchronize() || cublasDestroy(handle);
 }
 """)
@@ -139,6 +140,10 @@ int main(int argc, char **) {
     assert "nothing wrong" in result.stderr and result.returncode == 0
     result = weft("inspect", "a.cu", "--", "more", cwd=tmp_path)
     assert "nothing wrong" not in result.stderr and result.returncode == 1
+    result = weft("inspect", "a.cu", "--", "one", "two", cwd=tmp_path)
+    message = "cublasSscal: illegal address: writes x: 68 bytes, 4 bytes past the end"
+    assert f"nothing wrong in its kernels, but in {message}" in result.stderr
+    assert result.returncode == 1
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,35 @@ def test_a_graph_repeats_the_calls_that_a_stream_captured(tmp_path):
     assert (result.stdout, result.stderr) == ("0 1\n", "")
 
 
+@pytest.mark.slow
+def test_a_file_without_cuda_c_may_call_the_libraries(tmp_path):
+    (tmp_path / "a.cpp").write_text("""
+#include <cudnn.h>
+#include <cufft.h>
+#include <curand.h>
+#include <stdio.h>
+#if !defined(CURAND_H_) || !defined(_CUFFT_H_) || !defined(CUDNN_H_)
+#error "helper_cuda.h of NVIDIA's samples tests for these guards"
+#endif
+int main() {
+    cufftComplex a = make_cuComplex(3, 4), *p;
+    cufftHandle plan;
+    curandGenerator_t g;
+    cudnnHandle_t handle;
+    cudaMalloc((void **)&p, 16 * sizeof *p);
+    cudaMemset(p, 0, 16 * sizeof *p);
+    int bad = cufftPlan1d(&plan, 16, CUFFT_C2C, 1);
+    bad |= cufftExecC2C(plan, p, p, CUFFT_FORWARD);
+    bad |= curandCreateGenerator(&g, CURAND_RNG_PSEUDO_XORWOW);
+    bad |= curandGenerateUniform(g, (float *)p, 32);
+    bad |= cudnnCreate(&handle);
+    printf("%d %g\\n", bad, cuCabsf(a));
+}
+""")
+    result = weft("run", "a.cpp", cwd=tmp_path)
+    assert (result.stdout, result.returncode) == ("0 5\n", 0), result.stderr
+
+
 FAULTS = """
 #include <cudnn.h>
 #include <cufft.h>

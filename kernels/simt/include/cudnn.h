@@ -9,6 +9,11 @@
  * supported. */
 #ifndef SIMT_CUDNN_H
 #define SIMT_CUDNN_H
+#define CUDNN_H_ /* programs test for this guard */
+#ifdef SIMT_CELL
+#error \
+    "cudnn.h: a cell contains only device code, and cuDNN is called by the host: write a program, and run it with weft run"
+#endif
 #include "cuda_runtime.h"
 #include "library_types.h"
 

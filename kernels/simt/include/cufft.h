@@ -7,6 +7,11 @@
  * cufftXt.h. */
 #ifndef SIMT_CUFFT_H
 #define SIMT_CUFFT_H
+#define _CUFFT_H_ /* programs test for this guard */
+#ifdef SIMT_CELL
+#error \
+    "cufft.h: a cell contains only device code, and cuFFT is called by the host: write a program, and run it with weft run"
+#endif
 #include "cuComplex.h"
 #include "library_types.h"
 

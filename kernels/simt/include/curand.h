@@ -4,9 +4,14 @@
  * Names, parameters and numbers of the constants are cuRAND's
  * (docs.nvidia.com/cuda/curand), since the same program also calls the library
  * of a GPU. Bodies and the order of the numbers are in libraries/curand.cpp.
- * Not supported: the other generators, and the orderings SEEDED and DYNAMIC. */
+ * Not supported: the other generators, and the ordering SEEDED. */
 #ifndef SIMT_CURAND_H
 #define SIMT_CURAND_H
+#define CURAND_H_ /* programs test for this guard */
+#ifdef SIMT_CELL
+#error \
+    "curand.h: a cell contains only device code, and cuRAND's host interface is called by the host: write a program, and run it with weft run"
+#endif
 #include "cuda_runtime.h"
 #include "library_types.h"
 
@@ -85,7 +90,8 @@ curandStatus_t curandSetPseudoRandomGeneratorSeed(curandGenerator_t generator,
 /* Move to the position that follows `offset` numbers of 32 bits. */
 curandStatus_t curandSetGeneratorOffset(curandGenerator_t generator,
                                         unsigned long long offset);
-/* CURAND_STATUS_OUT_OF_RANGE: the order is not supported. */
+/* The orders BEST, DEFAULT, LEGACY and, for device memory, DYNAMIC are equal
+ * here. CURAND_STATUS_OUT_OF_RANGE: any other order. */
 curandStatus_t curandSetGeneratorOrdering(curandGenerator_t generator,
                                           curandOrdering_t order);
 /* Prepare the states. Otherwise, the first call that generates numbers does. */

@@ -2,11 +2,13 @@
  * loops over tensors. */
 #ifndef WEFT_LIBRARIES_CUDNN_CONTEXT_H
 #define WEFT_LIBRARIES_CUDNN_CONTEXT_H
+#include <algorithm>
 #include <functional>
 #include <vector>
 
 #include "api/cuda_library.h"
 #include "cudnn.h"
+#include "simt_runtime.h"
 
 struct cudnnContext {
     cudaStream_t stream = 0;
@@ -118,10 +120,12 @@ inline void blend(float *y, float alpha, float value, float beta) {
     *y = beta == 0 ? alpha * value : alpha * value + beta * *y;
 }
 
-/* Call f(n, c, h, w) for each element, the images of channels in parallel. */
-template <class F> void each(const Tensor &t, F f) {
+/* Call f(n, c, h, w) for each element, the images of channels in parallel if
+ * the calls handle many elements, `work` or t.count(). */
+template <class F> void each(const Tensor &t, F f, long work = 0) {
     const long planes = (long)t.size[0] * t.size[1];
-#pragma omp parallel for if (t.count() > 16384)
+#pragma omp parallel for num_threads( \
+        simt_threads()) if (std::max(work, t.count()) > 16384)
     for (long plane = 0; plane < planes; plane++)
         for (long h = 0; h < t.size[2]; h++)
             for (long w = 0; w < t.size[3]; w++)

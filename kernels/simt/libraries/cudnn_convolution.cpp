@@ -10,7 +10,6 @@
  *     gradient of x      columns = weights^T dy, whose elements are added to dx
  *     gradient of w      dw = dy columns^T */
 /* g++: -O3 */
-#include <omp.h>
 #include <string.h>
 
 #include <algorithm>
@@ -110,7 +109,7 @@ struct Range {
 static void gather_columns(const Convolution &v, const float *x, int group,
                            long first, long count, float *columns) {
     const long width = count * v.pixels();
-#pragma omp parallel for
+#pragma omp parallel for num_threads(simt_threads())
     for (long i = 0; i < count; i++)
         each_part(v, [&](long row, long column, int c, int y, int start) {
             float *to = columns + row * width + i * v.pixels() + column;
@@ -164,7 +163,7 @@ static void pack_weights(const Convolution &v, const float *w, int group,
 template <class F>
 static void each_output(const Convolution &v, long count, float *matrix, F f) {
     const long width = count * v.pixels();
-#pragma omp parallel for collapse(2)
+#pragma omp parallel for num_threads(simt_threads()) collapse(2)
     for (int k = 0; k < v.outputs(); k++)
         for (long i = 0; i < count; i++) {
             float *at = matrix + k * width + i * v.pixels();
@@ -175,8 +174,8 @@ static void each_output(const Convolution &v, long count, float *matrix, F f) {
 
 /* ---- products ------------------------------------------------------------ */
 
-/* Compute c (m,n) = a b + beta c, all row-major. `a_turned`, `b_turned`: whether
- * the array holds the factor's transpose. */
+/* Compute c (m,n) = a b + beta c, all row-major. `a_turned`, `b_turned`:
+ * whether the array holds the factor's transpose. */
 static void multiply(float *c, const float *a, const float *b, long m, long n,
                      long k, bool a_turned, bool b_turned, float beta) {
     struct gemm g = {};
@@ -185,7 +184,7 @@ static void multiply(float *c, const float *a, const float *b, long m, long n,
     g.a = {(void *)a, GEMM_F32, a_turned ? 1 : k, a_turned ? m : 1};
     g.b = {(void *)b, GEMM_F32, b_turned ? 1 : n, b_turned ? k : 1};
     g.c = g.d = {c, GEMM_F32, n, 1};
-    g.threads = omp_get_max_threads();
+    g.threads = simt_threads();
     if (weft_gemm(&g)) throw std::bad_alloc(); // for Call::submit()
 }
 
@@ -237,7 +236,7 @@ static void backward_data(const Convolution &v, const float *w, const float *dy,
             gather_outputs(v, dy, group, i, count, out.get());
             multiply(columns.get(), packed.get(), out.get(), v.weights(), width,
                      v.outputs(), true, false, 0);
-#pragma omp parallel for
+#pragma omp parallel for num_threads(simt_threads())
             for (long j = 0; j < count; j++) {
                 float *sum = sums.get() + j * image;
                 add_columns(v, columns.get() + j * v.pixels(), width, sum);
@@ -393,7 +392,7 @@ cudnnStatus_t cudnnConvolutionBackwardBias(cudnnHandle_t handle,
     call.require(sums.count() == t.size[1] && sums.size[1] == t.size[1],
                  "db is not (1,c,1,1)");
     return call.submit([=] {
-#pragma omp parallel for
+#pragma omp parallel for num_threads(simt_threads())
         for (int c = 0; c < t.size[1]; c++) {
             double sum = 0;
             for (int n = 0; n < t.size[0]; n++)

@@ -281,7 +281,7 @@ cudnnPoolingBackward(cudnnHandle_t handle, cudnnPoolingDescriptor_t pooling,
     return call.submit([=] {
         const long planes = (long)tx.size[0] * tx.size[1];
         const long width = tx.size[3], count = tx.size[2] * width;
-#pragma omp parallel for
+#pragma omp parallel for num_threads(simt_threads())
         for (long plane = 0; plane < planes; plane++) {
             const long n = plane / tx.size[1], c = plane % tx.size[1];
             std::vector<float> sums(count);
@@ -328,14 +328,16 @@ cudnnGetPooling2dForwardOutputDim(cudnnPoolingDescriptor_t pooling,
 
 /* ---- softmax ------------------------------------------------------------- */
 
-/* Call f(offset, i, x) for each group of numbers whose softmax is computed,
- * where at(i) is the offset of number i of the group. */
+/* Call f(count, at) for each group of `count` numbers whose softmax is
+ * computed. at(of, i) is the offset of the group's number i in the tensor `of`.
+ */
 template <class F>
 static void each_group(const Tensor &t, cudnnSoftmaxMode_t mode, F f) {
     const bool whole = mode == CUDNN_SOFTMAX_MODE_INSTANCE;
     const long pixels = whole ? 1 : (long)t.size[2] * t.size[3];
     const long count = whole ? t.count() / t.size[0] : t.size[1];
-#pragma omp parallel for collapse(2) if (t.count() > 16384)
+#pragma omp parallel for num_threads(simt_threads()) \
+    collapse(2) if (t.count() > 16384)
     for (long n = 0; n < t.size[0]; n++)
         for (long pixel = 0; pixel < pixels; pixel++)
             f(count, [=](const Tensor &of, long i) {

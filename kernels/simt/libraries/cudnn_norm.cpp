@@ -87,43 +87,46 @@ cudnnStatus_t cudnnBatchNormalizationForwardTraining(
     const double factor = exponentialAverageFactor;
     return call.submit([=] {
         const double count = norm.count();
-        each(norm.bn, [&](long, long c, long h, long w) {
-            const long at = norm.bn.at(0, c, h, w);
-            double sum = 0, squares = 0;
-            norm.each(h, w, [&](long n, long i, long j) {
-                sum += ((const float *)x)[norm.x.at(n, c, i, j)];
-            });
-            const double mean = sum / count;
-            norm.each(h, w, [&](long n, long i, long j) {
-                const double d =
-                    ((const float *)x)[norm.x.at(n, c, i, j)] - mean;
-                squares += d * d;
-            });
-            const double inverse = 1 / sqrt(squares / count + epsilon);
-            const auto average = [&](void *old, double value) {
-                float *was = (float *)old + at; // not read if factor is 1
-                *was =
-                    (float)(factor == 1 ? value
-                                        : (1 - factor) * *was + factor * value);
-            };
-            if (resultRunningMean) {
-                average(resultRunningMean, mean);
-                average(resultRunningVariance,
-                        squares / (count > 1 ? count - 1 : 1));
-            }
-            if (resultSaveMean) {
-                ((float *)resultSaveMean)[at] = (float)mean;
-                ((float *)resultSaveInvVariance)[at] = (float)inverse;
-            }
-            const double scale = ((const float *)bnScale)[at] * inverse;
-            const double shift = ((const float *)bnBias)[at];
-            norm.each(h, w, [&](long n, long i, long j) {
-                const double d =
-                    ((const float *)x)[norm.x.at(n, c, i, j)] - mean;
-                blend((float *)y + to.at(n, c, i, j), a,
-                      (float)(d * scale + shift), b);
-            });
-        });
+        each(
+            norm.bn,
+            [&](long, long c, long h, long w) {
+                const long at = norm.bn.at(0, c, h, w);
+                double sum = 0, squares = 0;
+                norm.each(h, w, [&](long n, long i, long j) {
+                    sum += ((const float *)x)[norm.x.at(n, c, i, j)];
+                });
+                const double mean = sum / count;
+                norm.each(h, w, [&](long n, long i, long j) {
+                    const double d =
+                        ((const float *)x)[norm.x.at(n, c, i, j)] - mean;
+                    squares += d * d;
+                });
+                const double inverse = 1 / sqrt(squares / count + epsilon);
+                const auto average = [&](void *old, double value) {
+                    float *was = (float *)old + at; // not read if factor is 1
+                    *was = (float)(factor == 1
+                                       ? value
+                                       : (1 - factor) * *was + factor * value);
+                };
+                if (resultRunningMean) {
+                    average(resultRunningMean, mean);
+                    average(resultRunningVariance,
+                            squares / (count > 1 ? count - 1 : 1));
+                }
+                if (resultSaveMean) {
+                    ((float *)resultSaveMean)[at] = (float)mean;
+                    ((float *)resultSaveInvVariance)[at] = (float)inverse;
+                }
+                const double scale = ((const float *)bnScale)[at] * inverse;
+                const double shift = ((const float *)bnBias)[at];
+                norm.each(h, w, [&](long n, long i, long j) {
+                    const double d =
+                        ((const float *)x)[norm.x.at(n, c, i, j)] - mean;
+                    blend((float *)y + to.at(n, c, i, j), a,
+                          (float)(d * scale + shift), b);
+                });
+            },
+            norm.x.count());
     });
 }
 
@@ -145,20 +148,23 @@ cudnnStatus_t cudnnBatchNormalizationForwardInference(
     check(call, mode, norm, epsilon);
     call.require(to.same_size(norm.x), "x and y have different shapes");
     return call.submit([=] {
-        each(norm.bn, [&](long, long c, long h, long w) {
-            const long at = norm.bn.at(0, c, h, w);
-            const double mean = ((const float *)estimatedMean)[at];
-            const double variance = ((const float *)estimatedVariance)[at];
-            const double scale =
-                ((const float *)bnScale)[at] / sqrt(variance + epsilon);
-            const double shift = ((const float *)bnBias)[at];
-            norm.each(h, w, [&](long n, long i, long j) {
-                const double d =
-                    ((const float *)x)[norm.x.at(n, c, i, j)] - mean;
-                blend((float *)y + to.at(n, c, i, j), a,
-                      (float)(d * scale + shift), b);
-            });
-        });
+        each(
+            norm.bn,
+            [&](long, long c, long h, long w) {
+                const long at = norm.bn.at(0, c, h, w);
+                const double mean = ((const float *)estimatedMean)[at];
+                const double variance = ((const float *)estimatedVariance)[at];
+                const double scale =
+                    ((const float *)bnScale)[at] / sqrt(variance + epsilon);
+                const double shift = ((const float *)bnBias)[at];
+                norm.each(h, w, [&](long n, long i, long j) {
+                    const double d =
+                        ((const float *)x)[norm.x.at(n, c, i, j)] - mean;
+                    blend((float *)y + to.at(n, c, i, j), a,
+                          (float)(d * scale + shift), b);
+                });
+            },
+            norm.x.count());
     });
 }
 
@@ -193,43 +199,46 @@ cudnnStatus_t cudnnBatchNormalizationBackward(
                  "only one of two statistics is NULL");
     return call.submit([=] {
         const double count = norm.count();
-        each(norm.bn, [&](long, long c, long h, long w) {
-            const long at = norm.bn.at(0, c, h, w);
-            const auto value = [&](long n, long i, long j) {
-                return (double)((const float *)x)[norm.x.at(n, c, i, j)];
-            };
-            const auto gradient = [&](long n, long i, long j) {
-                return (double)((const float *)dy)[tdy.at(n, c, i, j)];
-            };
-            double mean = 0, inverse = 0, sum = 0, products = 0;
-            if (savedMean) {
-                mean = ((const float *)savedMean)[at];
-                inverse = ((const float *)savedInvVariance)[at];
-            } else {
+        each(
+            norm.bn,
+            [&](long, long c, long h, long w) {
+                const long at = norm.bn.at(0, c, h, w);
+                const auto value = [&](long n, long i, long j) {
+                    return (double)((const float *)x)[norm.x.at(n, c, i, j)];
+                };
+                const auto gradient = [&](long n, long i, long j) {
+                    return (double)((const float *)dy)[tdy.at(n, c, i, j)];
+                };
+                double mean = 0, inverse = 0, sum = 0, products = 0;
+                if (savedMean) {
+                    mean = ((const float *)savedMean)[at];
+                    inverse = ((const float *)savedInvVariance)[at];
+                } else {
+                    norm.each(h, w, [&](long n, long i, long j) {
+                        mean += value(n, i, j) / count;
+                    });
+                    norm.each(h, w, [&](long n, long i, long j) {
+                        const double d = value(n, i, j) - mean;
+                        inverse += d * d / count;
+                    });
+                    inverse = 1 / sqrt(inverse + epsilon);
+                }
                 norm.each(h, w, [&](long n, long i, long j) {
-                    mean += value(n, i, j) / count;
+                    const double g = gradient(n, i, j);
+                    sum += g;
+                    products += g * (value(n, i, j) - mean) * inverse;
                 });
+                const double scale = ((const float *)bnScale)[at] * inverse;
                 norm.each(h, w, [&](long n, long i, long j) {
-                    const double d = value(n, i, j) - mean;
-                    inverse += d * d / count;
+                    const double hat = (value(n, i, j) - mean) * inverse;
+                    const double d =
+                        gradient(n, i, j) - (sum + hat * products) / count;
+                    blend((float *)dx + to.at(n, c, i, j), a,
+                          (float)(scale * d), b);
                 });
-                inverse = 1 / sqrt(inverse + epsilon);
-            }
-            norm.each(h, w, [&](long n, long i, long j) {
-                const double g = gradient(n, i, j);
-                sum += g;
-                products += g * (value(n, i, j) - mean) * inverse;
-            });
-            const double scale = ((const float *)bnScale)[at] * inverse;
-            norm.each(h, w, [&](long n, long i, long j) {
-                const double hat = (value(n, i, j) - mean) * inverse;
-                const double d =
-                    gradient(n, i, j) - (sum + hat * products) / count;
-                blend((float *)dx + to.at(n, c, i, j), a, (float)(scale * d),
-                      b);
-            });
-            blend((float *)dBnScaleResult + at, pa, (float)products, pb);
-            blend((float *)dBnBiasResult + at, pa, (float)sum, pb);
-        });
+                blend((float *)dBnScaleResult + at, pa, (float)products, pb);
+                blend((float *)dBnBiasResult + at, pa, (float)sum, pb);
+            },
+            norm.x.count());
     });
 }

@@ -15,6 +15,7 @@
 
 #include "api/cuda_library.h"
 #include "cufft_passes.h"
+#include "simt_runtime.h"
 
 namespace {
 
@@ -206,19 +207,19 @@ bool run(const Transform &t, const Layout &in, const Layout &out,
     bool done = x && y;
     for (long long b = 0; done && b < t.batch; b += most) {
         const long long count = std::min(most, t.batch - b);
-#pragma omp parallel for if (count * size > 65536)
+#pragma omp parallel for num_threads(simt_threads()) if (count * size > 65536)
         for (long long i = 0; i < count; i++)
             load(t, in, from, b + i, inverse, x + i * size);
         long long inner = 1;
         for (int axis = 2; axis >= 0; inner *= t.n[axis--]) {
             if (!t.axes[axis]) continue;
-            void *result =
-                weft_fft_run(t.axes[axis].get(), x, y,
-                             count * size / (inner * t.n[axis]), inner);
+            void *result = weft_fft_run(t.axes[axis].get(), x, y,
+                                        count * size / (inner * t.n[axis]),
+                                        inner, simt_threads());
             if (result == y) std::swap(x, y);
             done &= result != 0;
         }
-#pragma omp parallel for if (count * size > 65536)
+#pragma omp parallel for num_threads(simt_threads()) if (count * size > 65536)
         for (long long i = 0; i < count; i++)
             store(t, out, x + i * size, b + i, inverse, to);
     }

@@ -114,7 +114,7 @@ static int create_chirp(struct weft_fft *plan) {
             x[2 * j] = x[2 * back] = c[0] / (double)size;
             x[2 * j + 1] = x[2 * back + 1] = -c[1] / (double)size;
         }
-        filter = weft_fft_run(plan->larger, x, work, 1, 1);
+        filter = weft_fft_run(plan->larger, x, work, 1, 1, 1);
     }
     plan->filter = filter;
     if (filter != x) free(x);
@@ -164,7 +164,7 @@ static void chirp_line(const struct weft_fft *plan, void *line, long step,
         a[2 * j] = re * c[0] - im * c[1];
         a[2 * j + 1] = re * c[1] + im * c[0];
     }
-    double *x = weft_fft_run(plan->larger, a, b, 1, 1);
+    double *x = weft_fft_run(plan->larger, a, b, 1, 1, 1);
     /* The inverse transform is the transform with real and imaginary parts
      * swapped, before and after. */
     for (long j = 0; j < size; j++) {
@@ -173,7 +173,7 @@ static void chirp_line(const struct weft_fft *plan, void *line, long step,
         x[2 * j] = re * c[1] + im * c[0];
         x[2 * j + 1] = re * c[0] - im * c[1];
     }
-    x = weft_fft_run(plan->larger, x, x == a ? b : a, 1, 1);
+    x = weft_fft_run(plan->larger, x, x == a ? b : a, 1, 1, 1);
     for (long j = 0; j < n; j++) {
         const double *c = plan->chirp + 2 * j;
         const long at = 2 * j * step;
@@ -187,11 +187,11 @@ static void chirp_line(const struct weft_fft *plan, void *line, long step,
 }
 
 static int chirp_lines(const struct weft_fft *plan, void *x, long outer,
-                       long inner) {
+                       long inner, int threads) {
     const size_t number = plan->is_double ? 16 : 8;
     const size_t size = 2 * (size_t)plan->larger->n * sizeof(double);
     int failed = 0;
-#pragma omp parallel reduction(| : failed)
+#pragma omp parallel num_threads(threads) reduction(| : failed)
     {
         double *a = malloc(size), *b = malloc(size);
         failed = !a || !b;
@@ -208,19 +208,22 @@ static int chirp_lines(const struct weft_fft *plan, void *x, long outer,
 }
 
 void *weft_fft_run(const struct weft_fft *plan, void *x, void *work, long outer,
-                   long inner) {
-    if (plan->count < 0) return chirp_lines(plan, x, outer, inner) ? 0 : x;
+                   long inner, int threads) {
+    if (plan->count < 0)
+        return chirp_lines(plan, x, outer, inner, threads) ? 0 : x;
     const size_t number = plan->is_double ? 16 : 8;
     const size_t block = (size_t)(plan->n * inner) * number;
-    const int alone = outer == 1 && plan->n * inner >= PARALLEL;
-#pragma omp parallel for if (outer * plan->n * inner >= PARALLEL && !alone)
+    const int is_large = outer * plan->n * inner >= PARALLEL;
+    const int within = is_large && outer == 1 ? threads : 1; // a transform
+    const int across = is_large && outer > 1 ? threads : 1;
+#pragma omp parallel for num_threads(across)
     for (long i = 0; i < outer; i++) {
         char *from = (char *)x + (size_t)i * block;
         char *to = (char *)work + (size_t)i * block;
         if (plan->is_double)
-            transform_double(plan, (void *)from, (void *)to, inner, alone);
+            transform_double(plan, (void *)from, (void *)to, inner, within);
         else
-            transform_float(plan, (void *)from, (void *)to, inner, alone);
+            transform_float(plan, (void *)from, (void *)to, inner, within);
     }
     return plan->count % 2 ? work : x;
 }

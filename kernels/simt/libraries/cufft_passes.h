@@ -22,6 +22,7 @@ void weft_fft_destroy(struct weft_fft *plan);
  *
  * x: the array, which is overwritten
  * work: as many numbers
+ * threads: the largest number of threads to use
  *
  * Return the address of the result, `x` or `work`, or NULL if there is no
  * memory. With u = 2^-24 (float) or 2^-53, the error of a line is at most the
@@ -30,7 +31,7 @@ void weft_fft_destroy(struct weft_fft *plan);
  * Algorithms, 2nd edition (2002), chapter 24, where each pass is a product by
  * sums of r terms. A factor above 61 uses Bluestein's method in double. */
 void *weft_fft_run(const struct weft_fft *plan, void *x, void *work, long outer,
-                   long inner);
+                   long inner, int threads);
 
 #ifdef __cplusplus
 }

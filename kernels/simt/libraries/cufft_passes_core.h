@@ -127,13 +127,13 @@ static void NAME(part)(const COMPLEX *x, COMPLEX *y, const COMPLEX *w,
 /* Do all passes over x (n,s). The result is in x after an even number of
  * passes, otherwise in y. */
 static void NAME(transform)(const struct weft_fft *plan, COMPLEX *x, COMPLEX *y,
-                            long s, int parallel) {
+                            long s, int threads) {
     long left = plan->n;
     for (int pass = 0; pass < plan->count; pass++) {
         const int r = plan->factors[pass];
         const COMPLEX *w = plan->twiddles[pass], *roots = plan->roots[pass];
         const long m = left / r, pieces = (s + PIECE - 1) / PIECE;
-#pragma omp parallel for if (parallel)
+#pragma omp parallel for num_threads(threads) if (threads > 1)
         for (long i = 0; i < m * pieces; i++) {
             const long p = i / pieces, q = i % pieces * PIECE;
             NAME(part)(x, y, w + p * (r - 1), roots, r, m, s, p, q,

@@ -21,6 +21,7 @@
 
 #include "api/cuda_library.h"
 #include "curand_kernel.h"
+#include "simt_runtime.h"
 
 namespace {
 
@@ -160,7 +161,7 @@ struct Poisson {
 /* Call take(turn) for each of `turns` turns of `count` subsequences. The turns
  * of one subsequence run in one thread, in order. */
 template <class Take> void each_turn(long long turns, int count, Take take) {
-#pragma omp parallel for if (turns > 16384)
+#pragma omp parallel for num_threads(simt_threads()) if (turns > 16384)
     for (int group = 0; group < count; group += TOGETHER)
         for (long long round = group; round < turns; round += count)
             for (long long turn = round;
@@ -358,8 +359,10 @@ curandStatus_t curandSetGeneratorOffset(curandGenerator_t generator,
 
 curandStatus_t curandSetGeneratorOrdering(curandGenerator_t generator,
                                           curandOrdering_t order) {
-    if (!find(generator)) return CURAND_STATUS_NOT_INITIALIZED;
-    return order == CURAND_ORDERING_PSEUDO_BEST ||
+    const auto g = find(generator);
+    if (!g) return CURAND_STATUS_NOT_INITIALIZED;
+    return (order == CURAND_ORDERING_PSEUDO_DYNAMIC && !g->host) ||
+                   order == CURAND_ORDERING_PSEUDO_BEST ||
                    order == CURAND_ORDERING_PSEUDO_DEFAULT ||
                    order == CURAND_ORDERING_PSEUDO_LEGACY
                ? CURAND_STATUS_SUCCESS

@@ -75,7 +75,11 @@ static std::string whole_report() {
                 sink.quote(module.first.c_str());
             }
     sink.text += "],\n \"findings\": " + findings.text;
-    sink.text += ",\n \"kernels\": " + kernels.text + "}\n";
+    sink.text += ",\n \"kernels\": " + kernels.text;
+    const simt_fault *fault = simt_last_launch_fault();
+    sink.print(",\n \"library\": ");
+    sink.quote(fault->kind == SIMT_FAULT_LIBRARY ? fault->text : "");
+    sink.text += "}\n";
     return sink.text;
 }
 

@@ -89,11 +89,17 @@ def main(options: InspectOptions) -> int:
         words = run.program_words(options.run)
         status = run.run_child(path, words, environment, options.run.timeout)
         name = options.run.program.sources[0]
-        report = ProgramReport(name)
+        report, fault = ProgramReport(name), ""
         # The file may be missing or incomplete.
         with contextlib.suppress(OSError, ValueError):
-            report = program_report(file.read_text(errors="replace"), Files(), name)
+            raw = file.read_text(errors="replace")
+            report = program_report(raw, Files(), name)
+            fault = json.loads(raw)["library"]  # the program has already printed it
     report.listing, text = options.listing, report.text()
+    if fault and report.ok:
+        text = text.replace(
+            "nothing wrong", f"nothing wrong in its kernels, but in {fault}", 1
+        )
     if not report.kernels and report.ok:
         text = f"{name}: no kernel was seen: none ran, or the program ended early"
     print(colour_report(text) if sys.stderr.isatty() else text, file=sys.stderr)
