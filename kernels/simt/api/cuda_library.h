@@ -18,9 +18,10 @@ namespace simt {
  * starts are `pitch` bytes apart. A matrix by columns has its columns as
  * pieces, and one column's leading dimension, in bytes, as pitch. */
 struct Argument {
+    /* READ, WRITE: by the device; HOST: by the host, such as alpha */
     enum Access { READ, WRITE, HOST };
     const char *name; /* the name in the function's documentation */
-    Access access;    /* HOST: an address that the host accesses */
+    Access access;
     const void *at;
     size_t bytes, pieces = 1, pitch = 0;
 };

@@ -7,8 +7,9 @@
 
 namespace weft_blas {
 
+/* A matrix, and the distance in elements to the next matrix of a batch. */
 struct Layout {
-    int type, order;
+    int type, order; /* cudaDataType, cublasLtOrder_t */
     uint64_t rows, columns;
     int64_t ld, stride, plane;
     int count, mode;
@@ -17,6 +18,7 @@ struct Layout {
     ptrdiff_t right() const { return order == CUBLASLT_ORDER_ROW ? 1 : ld; }
 };
 
+/* What cublasLtMatmul() does. A type of -1 is that of D. */
 struct Operation {
     int compute, scale, pointers, transa, transb, transc, fill;
     unsigned epilogue;
@@ -27,6 +29,7 @@ struct Operation {
     void *refused[8]; /* scales and amax values of 8-bit floats */
 };
 
+/* What cublasLtMatrixTransform() does. */
 struct Transform {
     int scale, pointers, transa, transb;
 };

@@ -36,7 +36,9 @@ void simt_check_begin(void);
  *                              "space": "global" | "shared" | "local" | "",
  *                              "array", "size", "accesses", "requests",
  *                              "sectors", "wavefronts", "needed"}],
- *                   "steps": [{"site", "threads", "executions"}]}]}
+ *                   "steps": [{"site", "threads", "executions"}]}],
+ *      "library": the illegal access of a function of cuBLAS or another
+ *                 library by this thread, as text, or ""}
  *
  * A site is a place in a module's code. It consists of the module's number in
  * "modules" and of the instruction's offset in the file's own addresses, as
