@@ -90,7 +90,7 @@ def test_the_runtime_and_the_cnn_in_c_pass_their_tests_under_asan_and_ubsan():
     files = [str(HERE / name) for name in SIMT]
     result = run("address,undefined", "-m", "pytest", *options, *files)
     assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-4000:]
-    assert int(re.search(r"(\d+) passed", result.stdout)[1]) > 400
+    assert int(re.search(r"(\d+) passed", result.stdout)[1]) > 300
 
 
 # Only plain C is instrumented: the rungs in CUDA C take minutes to compile, and do not

@@ -12,6 +12,7 @@ import teaching_notes as teaching
 import warm_kernel
 from kernel_sockets import make_sockets
 from nbclient import NotebookClient
+from tiers import loop_over
 
 from weft.base.paths import ROOT
 from weft.puzzles.catalogue import GROUP_OF
@@ -25,7 +26,7 @@ LONGEST = 60  # maximum number of lines of a note
 SECONDS = 300  # time limit of a cell, on a busy machine
 PAGES = sorted(teaching.FOLDER.rglob("*.md"))
 SYLLABI = (teaching.FOLDER / "syllabi.md").read_text(encoding="utf-8")
-each_note = pytest.mark.parametrize("name", NOTES)
+each_note = loop_over("name", NOTES)
 each_syllabus = pytest.mark.parametrize("title", ["hour", "Half", "days", "weeks"])
 
 
