@@ -116,7 +116,7 @@ def test_a_note_has_two_changes_or_more_and_each_is_understood(name):
 
 
 @pytest.mark.slow
-@each_note
+@pytest.mark.parametrize("name", NOTES)
 def test_a_change_on_stage_has_the_promised_effect(name, monkeypatch):
     """Run the lesson; make each change where a lecturer would, and undo it."""
     warm_kernel.start_warm_kernels(monkeypatch)
