@@ -7,7 +7,7 @@ import torch
 
 from weft.ops.cases import Case
 from weft.ops.check import compare
-from weft.see.inspect import WatchedTensor, report_watched
+from weft.see.watched_runs import WatchedTensor, report_watched
 from weft.toolchain import native
 
 ORDERS = (0, 1, 2)  # forward, reverse, and one random order

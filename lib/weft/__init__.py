@@ -40,7 +40,7 @@ __all__ = make_lazy(
         "timing": ("bench",),  # weft.bench(f, x) calls this module
         "check": ("check",),
         "cuda": ("cuda",),
-        "see.inspect": ("inspect",),
+        "see.watched_runs": ("inspect",),
         "cells": ("CompileError", "last_report", "load_cuda"),
         "see.machine_code": ("occupancy", "profile", "ptx", "sass"),
         "base.errors": (

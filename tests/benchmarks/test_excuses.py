@@ -9,8 +9,8 @@ from weft.base.paths import ROOT
 from weft.benchmarks import counters as bench_counters
 from weft.benchmarks.counters import Excuse, find_excuse
 from weft.report.costs import CostPlace, Counters
-from weft.see.inspect import inspect
 from weft.see.machine_code import instructions, ncu
+from weft.see.watched_runs import inspect
 
 
 def test_a_difference_is_excused_only_within_the_range_of_its_reason():

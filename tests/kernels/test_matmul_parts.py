@@ -7,7 +7,7 @@ from watched_kernels import findings, run
 from weft import ops
 from weft.cells.cpu.launch import open_runtime
 from weft.ops.cases.matmul import Product, error_bound, matmul_case
-from weft.see.inspect import load_watched_library
+from weft.see.watched_runs import load_watched_library
 from weft.toolchain import native
 
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}

@@ -190,7 +190,7 @@ def test_a_captured_twin_leads_with_a_launch():
         block=steps.append, calls=0, kind=parse_twin("graph64"), **one
     )
     for twin.calls in (0, 16, 256):
-        twin.turn()
+        twin.run_once()
     assert steps == [1, 16, 64]
 
 

@@ -23,6 +23,7 @@ from weft.base.paths import COLAB
 from weft.base.store import Kept
 from weft.lessons.progress import progress as course_progress
 from weft.puzzles import table
+from weft.puzzles.answer_cost import CountRow, Score
 from weft.puzzles.catalogue import GROUPS, LESSONS, number_of
 from weft.puzzles.notebooks import (
     describe_puzzle,
@@ -45,7 +46,6 @@ from weft.puzzles.progress import (
     weave_gamp,
 )
 from weft.puzzles.puzzle import _compile_function
-from weft.puzzles.score import CountRow, Score
 
 progress_module = importlib.import_module("weft.puzzles.progress")
 cloth_module = importlib.import_module("weft.puzzles.progress")

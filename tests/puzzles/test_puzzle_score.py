@@ -22,8 +22,8 @@ from weft import (
 )
 from weft.base.errors import Mismatch
 from weft.puzzles import counts
+from weft.puzzles.answer_cost import EXPLAINED, CountRow, Score, ScoredCase, score
 from weft.puzzles.counts import names_known
-from weft.puzzles.score import EXPLAINED, CountRow, Score, ScoredCase, score
 
 ADVICE = "it reads each number once"
 

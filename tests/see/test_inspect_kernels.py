@@ -16,7 +16,7 @@ from weft.cells.cpu.launch import open_runtime
 from weft.mnist import Cnn, Split, initial_weights
 from weft.ops.cases import OPS, Case, cases
 from weft.ops.cases.matmul import Product, matmul_case
-from weft.see.inspect import load_watched_library
+from weft.see.watched_runs import load_watched_library
 from weft.toolchain import native
 
 ORDERS = (0, 1, 2)  # forward, reverse, and one shuffled order

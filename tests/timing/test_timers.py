@@ -90,7 +90,7 @@ def test_cold_arrays_take_turns_that_no_cache_holds(monkeypatch):
     # 6 copies of 400 bytes: 2000 bytes pass before a copy returns.
     assert cold.copies == 6
     for _ in range(7):
-        cold.turn()
+        cold.run_once()
     assert calls[0] is x is calls[6]
     assert len({array.ctypes.data for array in calls[:6]}) == 6
     assert all(np.array_equal(array, x) for array in calls)

@@ -22,7 +22,7 @@ from ..ops.cases import find_op
 from ..ops.check import check_rung
 from ..ops.op import Op
 from ..report.costs import CostPlace, Sums
-from ..see.inspect import WatchedTensor, load_watched_library, report_watched
+from ..see.watched_runs import WatchedTensor, load_watched_library, report_watched
 from ..toolchain import native
 from .ops import PROBLEMS
 

@@ -27,10 +27,10 @@ import numpy as np
 from ..base.errors import BuildError
 from ..cells import load_cuda
 from ..report.costs import CostPlace, Counters
-from ..see.inspect import inspect
 from ..see.machine_code import ncu, sass
 from ..see.machine_code.instructions import Instruction, find_loops
 from ..see.machine_code.ncu import Metric
+from ..see.watched_runs import inspect
 from ..timing import device_name
 from . import say, split_words
 

@@ -41,8 +41,8 @@ from ..benchmarks.counted import count_rung
 from ..benchmarks.plot_bodies import load_elsewhere
 from ..ops.cases import find_op
 from ..ops.check import RungVerdict, require
-from ..see.inspect import load_watched_library, watch_flavour
 from ..see.view import figure
+from ..see.watched_runs import load_watched_library, watch_flavour
 from ..timing import hide_times
 from ..timing.results import Row
 from ..timing.timers import bench

@@ -72,7 +72,7 @@ class LauncherOp(LibraryOp):
         """Return all arguments by name; PyTorch omits those that equal a default."""
         return dict(zip(self.names, (*args, *self.defaults[len(args) :])))
 
-    def infer(self, *args: Any, rung: str | None = None) -> Any:
+    def infer_shapes(self, *args: Any, rung: str | None = None) -> Any:
         given = self.name_args(args)
         numbers = self.measure(given)
         first = next(given[name] for name in self.arrays if given[name] is not None)
@@ -288,14 +288,16 @@ class ForwardOp(LauncherOp):
             self.op.unfold(name, found[name], numbers).clone()
             if name in found
             else torch.zeros_like(empty)
-            for name, empty in zip(self.outputs, self.list_results(self.infer(*args)))
+            for name, empty in zip(
+                self.outputs, self.list_results(self.infer_shapes(*args))
+            )
         )
 
-    def infer(self, *args: Any, rung: str | None = None) -> Any:
+    def infer_shapes(self, *args: Any, rung: str | None = None) -> Any:
         if self.plan.backward is None:
             self._refuse_gradients(self.name_args(args))
         if not self.op.length:
-            return super().infer(*args)
+            return super().infer_shapes(*args)
         given = self.name_args(args)
         self.measure(given)
         size = torch.library.get_ctx().new_dynamic_size()

@@ -37,13 +37,13 @@ class LibraryOp:
 
         library: a torch.library.Library, which determines the namespace. schema: such
         as "relu(Tensor x) -> Tensor". gradient: whether differentiate() is used; if
-        not, run() and infer() must refuse arrays that require gradients.
+        not, run() and infer_shapes() must refuse arrays that require gradients.
         """
         name, _, rest = schema.partition("(")
         full = f"{library.ns}::{name}"
         torch.library.define(full, f"({rest}", lib=library)
         torch.library.impl(full, DEVICES, self.run, lib=library)
-        torch.library.register_fake(full, self.infer, lib=library)
+        torch.library.register_fake(full, self.infer_shapes, lib=library)
         self.overload = getattr(getattr(torch.ops, library.ns), name).default
         self.gradient = gradient
         torch.library.register_vmap(full, self.batch, lib=library)
@@ -69,7 +69,7 @@ class LibraryOp:
         """Compute the results on the arrays' device."""
         raise NotImplementedError
 
-    def infer(self, *args: Any, **options: Any) -> Any:
+    def infer_shapes(self, *args: Any, **options: Any) -> Any:
         """Return empty results of the right shapes, for arrays without numbers."""
         raise NotImplementedError
 
@@ -148,7 +148,7 @@ class _Elementwise(LibraryOp):
         return self.call({}, x)
 
     def run(self, *args: torch.Tensor) -> torch.Tensor:
-        y = self.infer(*args)
+        y = self.infer_shapes(*args)
         if count := y.numel():
             kernel: Any = self.kernel
             if kernel.signature.template:
@@ -156,7 +156,7 @@ class _Elementwise(LibraryOp):
             kernel[-(-count // THREADS), THREADS](y, *args, count)
         return y
 
-    def infer(self, *args: torch.Tensor) -> torch.Tensor:
+    def infer_shapes(self, *args: torch.Tensor) -> torch.Tensor:
         for name, array in zip(self.arrays, args):
             tensor_of(self.name, name, array, *self._dtypes())
             if array.shape != args[0].shape or array.dtype != args[0].dtype:

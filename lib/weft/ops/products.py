@@ -190,7 +190,7 @@ class _MatmulOp(LibraryOp):
         with torch.no_grad():
             return _compute(a, b, c=c, bias=bias, **self.defaults | options)
 
-    def infer(self, a, b, c=None, bias=None, **options):
+    def infer_shapes(self, a, b, c=None, bias=None, **options):
         self._want_folded(a, b)
         if not a.is_meta:
             _check_pair(a, b)

@@ -18,7 +18,7 @@ puzzles, and each is one of its attributes.
     notebooks             a group as cells of a notebook; lessons and their minutes
     instance, goal        the sizes of cases, the drawn case, and its picture
     answered              the picture of an answer and of its results
-    score, counts         the cost of an answer against the best known; limits
+    answer_cost, counts   the cost of an answer against the best known; limits
     progress, table       the record of solved puzzles, and its display by lesson
     threads, grids, tiles, counting, sums, memory,        the puzzles
     execution, bandwidth, rows, scan, sort

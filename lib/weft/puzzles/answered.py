@@ -19,7 +19,6 @@ from ..base.text import count_things
 from ..check.cases import by_name
 from ..check.problem import call, name_results
 from ..check.runners import FunctionTooLong, PythonRunner, time_limit
-from ..see.inspect import inspect
 from ..see.pictures.arrows import place
 from ..see.pictures.findings import sentences, times
 from ..see.pictures.panels import EDGE
@@ -36,6 +35,7 @@ from ..see.pictures.values import (
     in_a_line,
     stacked,
 )
+from ..see.watched_runs import inspect
 from .answers import PuzzleAnswer, is_stub, parse_answer
 from .goal import draw_goal, launch_of, launch_words, narrow_dtype, write_element
 from .instance import Instance, make_instance

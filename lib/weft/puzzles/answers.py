@@ -35,9 +35,9 @@ from ..report.html import highlight_text
 
 if TYPE_CHECKING:
     from ..check import Verdict
+    from .answer_cost import Score
     from .progress import Cloth, PuzzleProgress
     from .puzzle import Puzzle
-    from .score import Score
 
 
 WAYS = "a function, sim(k), numba_jit(k), cuda_c(k), or CUDA C: %%cuda, load_cuda(src)"

@@ -48,7 +48,7 @@ from ..report.model import Report
 
 if TYPE_CHECKING:
     from ..check.runners import Runner
-    from .score import ScoredCase
+    from .answer_cost import ScoredCase
 
 
 CLOSE = 1e-9  # Ratios that differ by less are equal up to rounding.

@@ -7,7 +7,7 @@
 
 A puzzle counts once for each language: Python, Numba, CUDA C. A record contains the day
 of the first solution, the numbers of a score, and whether these are within the budget
-(score.py). The score is the latest one, but a score within the budget is never lost.
+(answer_cost.py). The score is the latest one, but one within the budget is never lost.
 
 The reward of a solved puzzle is a piece of cloth. Each warp thread goes through one of
 the loom's shafts. Each treadle lifts some shafts for a pick of the weft. A lifted warp
@@ -37,8 +37,8 @@ from ..see.pictures.svg import write_image
 from .catalogue import GROUPS
 
 if TYPE_CHECKING:
+    from .answer_cost import Score
     from .puzzle import Puzzle
-    from .score import Score
 
 
 LANGUAGES = ("Python", "Numba", "CUDA C")

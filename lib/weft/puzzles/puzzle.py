@@ -24,6 +24,7 @@ from ..check import check
 from ..check.cases import size_list, spoken_of
 from ..pykernel.to_cuda import to_cuda
 from ..report.html import highlight_text, with_code
+from .answer_cost import score
 from .answered import show
 from .answers import (
     ProgramText,
@@ -44,7 +45,6 @@ from .counts import names_known
 from .goal import draw_goal
 from .progress import cloth, read_progress
 from .progress import note_solved as remember
-from .score import score
 
 if TYPE_CHECKING:
     from ..check import Verdict

@@ -217,7 +217,7 @@ class WallTimer:
             if pause:
                 self.wait()
                 time.sleep(pause)
-            one.turn()
+            one.run_once()
         if one.before:
             one.before()
 
@@ -369,7 +369,7 @@ class KernelTimer(WallTimer):
                 self.prepare(one, pauses[name])
                 for _ in range(one.calls):
                     (one.flush or self._mark)()
-                    one.turn()
+                    one.run_once()
                 (one.flush or self._mark)()
                 if watch := watches[name]:
                     watch.look()

@@ -85,7 +85,7 @@ class Contender:
             return "cold, flushed"
         return "cold, rotated" if self.copies > 1 else "warm"
 
-    def turn(self) -> None:
+    def run_once(self) -> None:
         """Do the work once, on the next copy."""
         if self.run:
             self.run(self.done)
@@ -102,7 +102,7 @@ class Contender:
                 call()
         else:
             for _ in range(calls):
-                self.turn()
+                self.run_once()
 
 
 @dataclass
@@ -250,7 +250,7 @@ def _set_calls(one: Contender, device: AnyDevice) -> None:
         return
     timer = WallTimer(device)
     plain = Contender(one.run, one.copies, call=one.call, block=one.block)
-    plain.turn()
+    plain.run_once()
     one.calls = 1
     # Each burst is longer than the last, so its time is more precise.
     for _ in range(3):

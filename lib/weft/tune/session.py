@@ -441,7 +441,7 @@ def _drop_far_slower(
     """Drop candidates that are far slower than the fastest, after two calls of each."""
     clock, times = WallTimer(device), {}
     for name, contender in contenders.items():
-        contender.turn()
+        contender.run_once()
         times[name] = min(clock.span(contender, 1) for _ in range(2))
     fastest = min(times.values())
     for name, us in times.items():

@@ -171,7 +171,7 @@ class TrainingContender(Contender):
     close: Callable[[], object]
     kind: TwinRung = field(default_factory=TwinRung)  # the kind, if this is a twin
 
-    def turn(self) -> None:
+    def run_once(self) -> None:
         """Queue the untimed work before a sample.
 
         This work lasts as long as one launch, so the host queues the next launch
@@ -283,7 +283,7 @@ def _gather(
             # Twins that differ only in their graphs share a version without a graph.
             contenders += [one for one in make(heat, kind) if one.name not in names]
             for contender in contenders:
-                contender.turn()
+                contender.run_once()
             synchronize(device)
         except DeviceLost:
             raise

@@ -25,7 +25,7 @@ from ...benchmarks.matmul.race import Race, RaceOptions, Speeds, race_rows
 from ...cells.cpu.launch import open_runtime
 from ...ops.check import RungVerdict, require
 from ...report.model import ProgramReport
-from ...see.inspect import WatchedTensor, report_watched, watch_flavour
+from ...see.watched_runs import WatchedTensor, report_watched, watch_flavour
 from ...timing.results import Row
 from ...toolchain import build, native
 from .code import read_without_essay, rung_name, rung_path

@@ -275,8 +275,8 @@ class _Argsort(LibraryOp):
     def run(self, x, descending=False, *, rung=None):
         return _argsort(x, descending, rung)
 
-    def infer(self, x, descending=False, *, rung=None):
-        SORT.library.infer(x)  # it checks x
+    def infer_shapes(self, x, descending=False, *, rung=None):
+        SORT.library.infer_shapes(x)  # it checks x
         return torch.empty_like(x, dtype=torch.int32)
 
 

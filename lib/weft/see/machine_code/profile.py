@@ -22,7 +22,7 @@ from ...report import html
 from ...report.costs import Counters
 from ...report.html import BOLD, FAINT, make_cell, make_page, make_table
 from ...timing import read_json
-from ..inspect import inspect
+from ..watched_runs import inspect
 from . import ncu
 from .ncu import Metric
 

@@ -1,18 +1,18 @@
 """Pictures of a launch as SVG: which thread touches what, how often, and when.
 
-show                 show(): a launch, and its picture
-touches, scene       a launch's accesses as a table; threads, and the part to draw
-svg, grid            marks, sliders, and the positions of cells
-access, layout       view="access": arrays, threads, and the parts that sliders move
-panels, arrows       ... panels of one or several arrays; arrows between them
-heat, lanes          the other views; lanes also contains the timeline
-streams              a GPU's work over time, with a row for each stream
-latency              latency(): warps that take turns, and their picture
-issue, instructions  ... a model of one multiprocessor; instructions of its warps
-values               arrays with their values; keys over the passes of a sort
-warps                one warp's loads of several widths; lanes that update the same bin
-rows                 passes over a row, and who reads it, with sliders
-merge_rounds         rounds in which places take numbers from others: trees, scans
-scans                where kept numbers go; scans of a block, and of waiting blocks
-findings             findings on a picture, and below it with counts and legend
+show                    show(): a launch, and its picture
+touches, scene          a launch's accesses as a table; threads, and the part to draw
+svg, grid               marks, sliders, and the positions of cells
+access, access_layout   view="access": arrays, threads, and what the sliders move
+panels, arrows          ... panels of one or several arrays; arrows between them
+heat, lanes             the other views; lanes also contains the timeline
+streams                 a GPU's work over time, with a row for each stream
+latency                 latency(): warps that take turns, and their picture
+issue, warp_steps       ... a model of one multiprocessor; instructions of its warps
+values                  arrays with their values; keys over the passes of a sort
+warps                   a warp's loads of several widths; lanes that update one bin
+rows                    passes over a row, and who reads it, with sliders
+merge_rounds            rounds in which places take numbers from others: trees, scans
+scans                   where kept numbers go; scans of a block, and of waiting blocks
+findings                findings on a picture, and below it with counts and legend
 """

@@ -11,9 +11,9 @@ import numpy as np
 from ...base.style import DIM, THREAD, WIDTH
 from ...base.text import count_things
 from . import svg
+from .access_layout import AccessLayout, Moment, fills, ground, layout_of, names, words
 from .arrows import Hidden, arrows, taken
 from .findings import findings_of, foot, marks
-from .layout import AccessLayout, Moment, fills, ground, layout_of, names, words
 from .panels import EDGE, LEFT
 from .scene import (
     MOMENTS,

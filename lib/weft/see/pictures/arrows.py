@@ -12,8 +12,7 @@ import numpy as np
 
 from ...base.style import WIDTH, WRITTEN
 from . import findings, svg
-from .grid import Grid
-from .layout import (
+from .access_layout import (
     NAMES,
     WORDS,
     AccessLayout,
@@ -22,6 +21,7 @@ from .layout import (
     lines_of,
     name_lines,
 )
+from .grid import Grid
 from .panels import EDGE, LEFT, LINE, Panel, has_indices
 from .scene import SIDE, Scene
 from .svg import width_of

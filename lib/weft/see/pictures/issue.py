@@ -28,7 +28,7 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .instructions import ARITHMETIC, BARRIER, GLOBAL, SHARED, STORE, Program
+from .warp_steps import ARITHMETIC, BARRIER, GLOBAL, SHARED, STORE, Program
 
 ISSUING, MEMORY, NEAR, OTHERS, READY = "issuing", "memory", "near", "others", "ready"
 

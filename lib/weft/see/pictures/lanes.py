@@ -17,11 +17,11 @@ from ...pykernel.sim.warp import WARP
 from . import svg
 from .findings import findings_of, sentences
 from .grid import Grid
-from .instructions import WarpStep, find_source_loops, steps_of
 from .panels import EDGE, LEFT
 from .scene import Scene
 from .svg import Drawing, Slider, box, label, num, remark
 from .touches import block_name
+from .warp_steps import WarpStep, find_source_loops, steps_of
 
 # Maximum number of steps that get a row each; if there are more, source lines do.
 MOST = 40

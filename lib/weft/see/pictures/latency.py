@@ -21,11 +21,11 @@ from ...base.text import count_things, write_thousands
 from ...pykernel.language import PythonKernel
 from ...pykernel.sim import sim
 from . import svg
-from .instructions import programs
 from .issue import ISSUING, MEMORY, NEAR, OTHERS, READY, Model, Run, replay
 from .panels import EDGE
 from .show import Picture
 from .svg import Drawing, Slider, box, label, num, remark
+from .warp_steps import programs
 
 if TYPE_CHECKING:
     from ...report.model import Report

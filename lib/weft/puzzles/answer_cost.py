@@ -27,7 +27,7 @@ from ..pykernel.to_cuda.cuda_c import cuda_c
 from ..report.costs import Counters, write_short
 from ..report.html import with_code
 from ..report.model import Report
-from ..see.inspect import inspect
+from ..see.watched_runs import inspect
 from .counts import (
     COUNTS,
     allowed_count,
