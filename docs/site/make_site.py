@@ -31,7 +31,15 @@ MENU = (
     *("teaching/index", "results", "api/index"),
 )
 REFERENCE = (
-    *("architecture", "cells", "class", "commands", "container", "lecturing"),
+    *(
+        "architecture",
+        "cells",
+        "class",
+        "commands",
+        "container",
+        "package",
+        "lecturing",
+    ),
     "python_kernels",
 )
 

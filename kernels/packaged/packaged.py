@@ -1,8 +1,8 @@
 """The functions of a package that `python -m weft package` has built.
 
-This file is part of the package. It needs NumPy, and PyTorch only for
-tensors. launchers.json describes the launchers, and one shared library for each target
-contains them: cpu.so runs the kernels on the CPU, and cuda.so contains cubins.
+This file is part of the package. It needs NumPy, and PyTorch only for tensors.
+launchers.json describes the launchers, and one shared library for each target contains
+them: cpu.so runs the kernels on the CPU, and cuda.so contains cubins.
 """
 
 from __future__ import annotations
@@ -171,13 +171,12 @@ class Launcher:
         if not self.returns:
             self.launch(given)
             return None
-        sizes = self._measure(given)
+        first = self._check_shapes(given)
         results = self.make_outputs(given)
-        if sizes["count"]:
-            self.launch(given | sizes | results)
-        return (
-            next(iter(results.values())) if len(results) == 1 else (*results.values(),)
-        )
+        if math.prod(first.shape):
+            self.launch(given | self.measure(first) | results)
+        found = (*results.values(),)
+        return found if len(found) > 1 else found[0]
 
     def make_outputs(self, given: dict[str, Any]) -> dict[str, Any]:
         """Return new arrays: dx has the shape of x if it is given, and others that of
@@ -198,7 +197,7 @@ class Launcher:
     def launch(self, values: dict[str, Any]) -> None:
         """Call the C function with a value for each parameter except the stream."""
         words: list[Any] = []
-        devices: dict[tuple[str, int], str] = {}  # with a parameter on each
+        devices: set[tuple[str, int]] = set()
         for param in self.params:
             name = param["name"]
             if param["role"] == "stream":
@@ -210,11 +209,11 @@ class Launcher:
                 address, device = self._locate(param, values[name])
                 words.append(address)
                 if device:
-                    devices.setdefault(device, name)
+                    devices.add(device)
         if len(devices) > 1:
             names = " and ".join(f"{d[0]}:{d[1]}" for d in sorted(devices))
             raise ValueError(f"{self.name}: the arrays are on two devices: {names}")
-        target, index = next(iter(devices), ("cpu", 0))
+        target, index = next(iter(devices), CPU)
         if target not in ("cpu", "cuda"):
             raise KernelError(f"{self.name} has no kernel for the device {target}")
         function = self._functions.get(target) or self._find_function(target)
@@ -257,14 +256,13 @@ class Launcher:
     def _first(self, given: dict[str, Any]) -> Any:
         return next(given[p["name"]] for p in self.arrays if p["name"] in given)
 
-    def _measure(self, given: dict[str, Any]) -> dict[str, int]:
-        """Return measure() and the count; refuse an array that does not fit."""
+    def _check_shapes(self, given: dict[str, Any]) -> Any:
+        """Return the first array; raise an error if another does not fit to it."""
         shown = [p["name"] for p in self.shown if p["role"] in ARRAYS]
         for name in shown:
             self._want_array(name, given[name])
         first = given[shown[0]]
-        count, sizes = math.prod(first.shape), self.measure(first)
-        allowed = {count, *sizes.values()}
+        allowed = {math.prod(first.shape), *self.measure(first).values()}
         for name in shown[1:]:
             shape = given[name].shape
             if math.prod(shape) not in allowed:
@@ -272,7 +270,7 @@ class Launcher:
                     f"{self.name}: {name} has the shape {(*shape,)}, but {shown[0]} "
                     f"has {(*first.shape,)}"
                 )
-        return {"count": count, **sizes}
+        return first
 
     def _want_array(self, name: str, value: Any) -> None:
         if not (isinstance(value, np.ndarray) or is_tensor(value)):

@@ -1,12 +1,14 @@
 """A wheel of `weft package` works in an environment without Weft."""
 
 import ast
+import contextlib
 import importlib.util
 import json
 import os
 import re
 import subprocess
 import sys
+import types
 import zipfile
 from pathlib import Path
 
@@ -92,6 +94,48 @@ def test_a_gpu_without_a_cubin_is_told_its_capability_and_the_cubins(packaged):
         "this GPU has compute capability 12.0, and the package has cubins for 7.5, "
         "8.0, 9.0a, 10.0"
     )
+
+
+@pytest.fixture
+def on_gpu(packaged, tmp_path, monkeypatch):
+    """Return a function that launches f(y, x, n) as on a GPU, and what C receives.
+
+    with_stream: whether f has a parameter for the stream. capability: of the GPU.
+    """
+    import torch
+
+    def launch(with_stream: bool, capability: tuple[int, int], stream: int) -> list:
+        params = [{"name": name, "role": "input", "dtypes": []} for name in "yx"]
+        params.append({"name": "n", "role": "number", "code": "i"})
+        params += [{"name": "s", "role": "stream"}] * with_stream
+        row = {"name": "f", "returns": False, "params": params}
+        facts = {"cubins": dict.fromkeys(CUBINS, 1), "launchers": [row]}
+        (tmp_path / "launchers.json").write_text(json.dumps(facts))
+        f = packaged.Package(tmp_path).launchers["f"]
+        received = []
+        monkeypatch.setattr(f, "_locate", lambda _, address: (address, ("cuda", 0)))
+        f._functions["cuda"] = lambda *words: received.extend(words)
+        current = types.SimpleNamespace(cuda_stream=stream)
+        monkeypatch.setattr(torch.cuda, "current_stream", lambda: current)
+        monkeypatch.setattr(torch.cuda, "device", lambda _: contextlib.nullcontext())
+        monkeypatch.setattr(
+            torch.cuda, "get_device_capability", lambda _: capability, raising=False
+        )
+        f.call(16, 32, 3)
+        return received
+
+    return launch
+
+
+def test_kernels_run_on_the_current_stream_of_pytorch(on_gpu, packaged):
+    assert on_gpu(True, (9, 0), stream=7) == [16, 32, 3, 7]
+    assert on_gpu(False, (8, 9), stream=0) == [16, 32, 3]
+    with pytest.raises(packaged.KernelError, match="no parameter of type cudaStream_t"):
+        on_gpu(False, (8, 9), stream=7)
+    with pytest.raises(
+        packaged.KernelError, match=r"capability 12\.0, and the package"
+    ):
+        on_gpu(True, (12, 0), stream=0)
 
 
 def test_the_tag_follows_the_newest_symbol_of_glibc(monkeypatch):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import platform
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ..base.errors import ArgumentError, BuildError
@@ -102,7 +103,8 @@ def link_cpu(contents: Contents, folder: Path, output: Path) -> None:
     runtime = [p for p in keys.list_sources(*keys.RUNTIME) if p.suffix == ".cpp"]
     runtime = [p for p in runtime if p.parent.name != "program"]
     march = MARCH.get(platform.machine(), "native")
-    flavour = build.Flavour("cpu", march=march, openmp=False)
+    here = build.Flavour.here("cpu")
+    flavour = replace(here, march=march, sanitize="", openmp=False)
     with tools.make_pool() as pool:
         objects = list(pool.map(_compile_runtime, runtime))
         if contents.op:
@@ -116,7 +118,9 @@ def link_cpu(contents: Contents, folder: Path, output: Path) -> None:
 
 
 def _compile_runtime(source: Path) -> Path:
-    return build._compile_object(source, build.Flavour("cpu"))
+    """Compile a file of the SIMT runtime; Weft's own libraries share the object."""
+    flavour = replace(build.Flavour.here("cpu"), sanitize="")
+    return build._compile_object(source, flavour)
 
 
 def _compile_file(contents: Contents, path: Path) -> Path:
