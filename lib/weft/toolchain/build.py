@@ -103,12 +103,12 @@ class Flavour:
 def list_ops() -> list[str]:
     """List every op: a file kernels/<op>.cu, or a folder kernels/<op>/ with .cu files.
 
-    norm/ has the rungs that two ops share. Hidden folders, where Jupyter keeps copies
-    of saved files, are ignored.
+    norm/ has the rungs that two ops share, and vendor/ calls of NVIDIA's libraries.
+    Hidden folders, where Jupyter keeps copies of saved files, are ignored.
     """
     files = {path.stem for path in KERNELS.glob("*.cu")}
     folders = {path.parent.name for path in KERNELS.glob("[!.]*/*.cu")}
-    folders -= {"common", "norm"}
+    folders -= {"common", "norm", "vendor"}
     return sorted(files | folders)
 
 
