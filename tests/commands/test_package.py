@@ -20,6 +20,7 @@ from weft.base.errors import BuildError
 from weft.base.paths import KERNELS, ROOT
 from weft.commands import package
 from weft.programs import wheel
+from weft.programs.launchers import read_contents
 from weft.toolchain import native, tools
 
 SWISH = """#include <cuda_runtime.h>
@@ -200,6 +201,15 @@ def test_without_a_compiler_the_command_says_what_to_install(tmp_path, monkeypat
     with pytest.raises(BuildError, match=r"no C\+\+ compiler.*apt install g\+\+"):
         package.write_package(str(path), tmp_path, [])
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    "op, returns", [("relu", True), ("softmax", True), ("transpose", False)]
+)
+def test_an_op_returns_only_outputs_of_its_inputs_shape(op, returns):
+    contents = read_contents(op)
+    package._compare_shapes(contents)
+    assert {row["returns"] for row in contents.launchers} == {returns}
 
 
 @pytest.mark.slow

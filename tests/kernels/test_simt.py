@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import simt_device
 from simt_device import FIBERS, FOLDER, ORDERS, pointer, poison
+from tiers import loop_over
 
 from weft.base.device import count_threads
 from weft.benchmarks import simt as bench_simt
@@ -61,8 +62,8 @@ def simt(request):
 # ---- blocks ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("threads", [1, 2, 32, 64, 1024])
-@pytest.mark.parametrize("blocks", [1, 3, 50])
+@loop_over("threads", [1, 2, 32, 64, 1024])
+@loop_over("blocks", [1, 3, 50])
 def test_block_sum(ordered, blocks, threads):
     x = np.random.default_rng(0).integers(-50, 50, (blocks, threads))
     x = x.astype(np.float32)
@@ -127,8 +128,8 @@ def test_templates_and_dynamic_shared(ordered):
     np.testing.assert_array_equal(d, np.roll(np.arange(64.0), -1))
 
 
-@pytest.mark.parametrize("grid", [(1, 1, 1), (7, 1, 1), (2, 3, 5)])
-@pytest.mark.parametrize("block", [(1, 1, 1), (33, 1, 1), (4, 3, 2)])
+@loop_over("grid", [(1, 1, 1), (7, 1, 1), (2, 3, 5)])
+@loop_over("block", [(1, 1, 1), (33, 1, 1), (4, 3, 2)])
 def test_indices(ordered, grid, block):
     shape = (*grid[::-1], *block[::-1], 12)
     out = poison(shape, np.uint32)
@@ -181,8 +182,8 @@ def shuffled(x: np.ndarray, mode: int, by: int, width: int) -> np.ndarray:
     return x[..., np.where(inside, source, lane)]
 
 
-@pytest.mark.parametrize("width", [32, 8, 2, 1])
-@pytest.mark.parametrize("mode", ["index", "up", "down", "xor"])
+@loop_over("width", [32, 8, 2, 1])
+@loop_over("mode", ["index", "up", "down", "xor"])
 def test_shuffles(ordered, mode, width):
     number = ["index", "up", "down", "xor"].index(mode)
     lib = ordered.load("warp")

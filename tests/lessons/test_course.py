@@ -5,6 +5,7 @@ import re
 import nbformat
 import pytest
 from all_lessons import LESSONS
+from tiers import loop_over
 
 from weft.base.paths import ROOT
 from weft.base.store import Kept
@@ -22,12 +23,8 @@ from weft.puzzles.notebooks import (
 
 CORE_MINUTES = 50  # maximum for a lesson's core: the length of a lecture
 HUB = "03"  # the lesson that collects the puzzles, and teaches nothing itself
-each_lesson = pytest.mark.parametrize("lesson", LESSONS, ids=lambda one: one.path.stem)
-each_teaching = pytest.mark.parametrize(
-    "lesson",
-    [one for one in LESSONS if one.number != HUB],
-    ids=lambda one: one.path.stem,
-)
+each_lesson = loop_over("lesson", LESSONS)
+each_teaching = loop_over("lesson", [one for one in LESSONS if one.number != HUB])
 
 
 def reader_of(lesson):

@@ -12,6 +12,7 @@ import teaching_notes as teaching
 import warm_kernel
 from kernel_sockets import make_sockets
 from nbclient import NotebookClient
+from tiers import loop_over
 
 from weft.base.paths import ROOT
 from weft.puzzles.catalogue import GROUP_OF
@@ -25,7 +26,7 @@ LONGEST = 60  # maximum number of lines of a note
 SECONDS = 300  # time limit of a cell, on a busy machine
 PAGES = sorted(teaching.FOLDER.rglob("*.md"))
 SYLLABI = (teaching.FOLDER / "syllabi.md").read_text(encoding="utf-8")
-each_note = pytest.mark.parametrize("name", NOTES)
+each_note = loop_over("name", NOTES)
 each_syllabus = pytest.mark.parametrize("title", ["hour", "Half", "days", "weeks"])
 
 
@@ -115,7 +116,7 @@ def test_a_note_has_two_changes_or_more_and_each_is_understood(name):
 
 
 @pytest.mark.slow
-@each_note
+@pytest.mark.parametrize("name", NOTES)
 def test_a_change_on_stage_has_the_promised_effect(name, monkeypatch):
     """Run the lesson; make each change where a lecturer would, and undo it."""
     warm_kernel.start_warm_kernels(monkeypatch)

@@ -170,7 +170,7 @@ def test_training_reaches_the_accuracy_of_pytorch():
 
     PyTorch's accuracies are those of the same seeds in the committed race on an H100.
     There, five seeds in fp32 have means of 98.72 to 98.82 % and standard deviations of
-    0.16 to 0.26 %. A GPU trains three seeds. A CPU needs two minutes for one.
+    0.16 to 0.26 %. A GPU trains three seeds. A CPU needs a minute or two for one.
     """
     device, seeds = ("cuda", 3) if torch.cuda.is_available() else ("cpu", 1)
     # Use one thread: with several, a step may wait for cores that other tests use.

@@ -54,8 +54,8 @@ def test_every_rung_is_right_in_small_cases(op, rung, target):
     assert verdict.runs == len(small) > 2 and 0 <= verdict.worst <= 1
 
 
-# Simulated, these products take longer than all others together. So on the CPU, one rung
-# of a family runs them, and the largest only for a `tuned` rung.
+# Simulated, these products take longer than all others together. So on the CPU, one
+# rung of a family runs them, and only `tuned` the largest.
 SIZES = [(1021, 67, 1031), (509, 521, 523), (1, 1009, 2003), (2003, 1, 1009)]
 LARGEST = (1023, 1025, 1024)
 FIRST = {family(rung): rung for rung in reversed(RUNGS)}

@@ -194,7 +194,7 @@ def changed(call: Call, at: int, change: Callable) -> list[Any]:
     return args
 
 
-# The tests of all arrays loop over 40 kinds: a test of each would cost more than it does.
+# These tests loop over 40 kinds of arrays, since a test costs more than a kind.
 @pytest.mark.parametrize("op", OPS)
 def test_an_odd_array_gives_what_pytorch_gives_or_one_line(op):
     call, rungs = call_of(op), ["reference", first_kernel(op)]

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from tiers import loop_over
 
 import weft
 from weft.base.errors import ArgumentError
@@ -91,7 +92,7 @@ def test_compensated_rounds_once_though_large_numbers_cancel():
 
 
 @pytest.mark.parametrize("rung", RUNGS)
-@pytest.mark.parametrize(
+@loop_over(
     "numbers",
     [[np.inf, 1, -5], [np.inf, -np.inf], [np.nan, 1], [3e38, 3e38, 3e38], [1e-45] * 9],
 )

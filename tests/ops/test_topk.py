@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import want_memory
-from tiers import only
+from tiers import loop_over, only
 
 import weft
 from weft.base.errors import ArgumentError
@@ -55,7 +55,7 @@ def test_nan_is_the_largest_and_every_bit_stays(rung):
 
 
 @pytest.mark.parametrize("rung", RUNGS)
-@pytest.mark.parametrize("cols", [31, 32, 33, 255, 257, 1024, 1025])
+@loop_over("cols", [31, 32, 33, 255, 257, 1024, 1025])
 def test_every_part_of_a_row_and_the_whole_of_it(rung, cols):
     x = draw(2, cols)
     for k in {1, 2, cols // 2, cols - 1, cols}:

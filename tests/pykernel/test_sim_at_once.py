@@ -6,6 +6,7 @@ recognised by its first elements, and a block by an earlier block that it resemb
 
 import numpy as np
 import pytest
+from tiers import loop_over
 
 from weft import KernelFault, cuda, sim
 from weft.pykernel.sim import plain_loops
@@ -84,7 +85,7 @@ def same(kernel, grid, block, *args, order="forward"):
     return other, z
 
 
-@pytest.mark.parametrize("order", ["forward", "reverse", "shuffled"])
+@loop_over("order", ["forward", "reverse", "shuffled"])
 @pytest.mark.parametrize("kernel", [dot, strided, backwards, tiles, late])
 @pytest.mark.parametrize(("n", "step"), [(16, 1), (24, 2), (3, 1)])
 def test_it_is_the_same_access_by_access(kernel, order, n, step):

@@ -28,6 +28,7 @@ GROUPS = {  # weft's public names in groups
     "Checks and reports": ("check", "check_op", "inspect", "last_report", "predict"),
     "Pictures": ("show", "latency", "timeline", "torch_kernels", "nvtx_range"),
     "Layers for PyTorch": ("nn", "register_op"),
+    "Gradients without PyTorch": ("Tape",),
     "Machine code": ("ptx", "sass", "occupancy", "profile"),
     "Measurements": ("bench", "autotune"),
     "Libraries": ("rungs", "reload", "set_threads"),

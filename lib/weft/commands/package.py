@@ -24,6 +24,7 @@ from typing import Any
 from ..base.errors import ArgumentError, BuildError
 from ..base.paths import KERNELS, ROOT
 from ..base.progress import Progress
+from ..ops.cases import find_op
 from ..programs import wheel
 from ..programs.wheel import Contents, read_contents
 from ..timing import table
@@ -80,6 +81,8 @@ def write_package(
     if not output.is_dir():
         raise ArgumentError(f"--output {output}: there is no such folder")
     contents = read_contents(source)
+    if contents.op:
+        _compare_shapes(contents)
     sms = wheel.list_supported(sms, contents.remarks)
     with (
         tempfile.TemporaryDirectory() as name,
@@ -105,6 +108,22 @@ def write_package(
         job.update()
         write_project(contents, folder, version, licence)
         return _build_wheel(folder, output), contents.remarks
+
+
+def _compare_shapes(contents: Contents) -> None:
+    """Let the caller pass the outputs of an op if they lack their input's shape.
+
+    An output has the shape of the first input; a gradient dx that of x, if it is given.
+    """
+    op = find_op(contents.op)
+    for row in contents.launchers:
+        inputs = [p["name"] for p in row["params"] if p["role"] == "input"]
+        for param in row["params"]:
+            if param["role"] == "output" and row["returns"]:
+                name = param["name"]
+                like = name[1:] if name[1:] in inputs else inputs[0]
+                shapes = [op.shapes.get(op.array(word)) for word in (name, like)]
+                row["returns"] = shapes[0] == shapes[1]
 
 
 def list_parts(wheel: Path) -> list[dict[str, Any]]:

@@ -103,12 +103,12 @@ class Flavour:
 def list_ops() -> list[str]:
     """List every op: a file kernels/<op>.cu, or a folder kernels/<op>/ with .cu files.
 
-    norm/ has the rungs that two ops share. Hidden folders, where Jupyter keeps copies
-    of saved files, are ignored.
+    norm/ has the rungs that two ops share, and vendor/ calls of NVIDIA's libraries.
+    Hidden folders, where Jupyter keeps copies of saved files, are ignored.
     """
     files = {path.stem for path in KERNELS.glob("*.cu")}
     folders = {path.parent.name for path in KERNELS.glob("[!.]*/*.cu")}
-    folders -= {"common", "norm"}
+    folders -= {"common", "norm", "vendor"}
     return sorted(files | folders)
 
 
@@ -271,9 +271,9 @@ def _make_command(source: Path, flavour: Flavour) -> list[str]:
     include += [f"-I{folder}" for folder in SIMT]
     common = [*include, "-fPIC", "-fvisibility=hidden", *WARNINGS]
     common += ["-Wno-unknown-pragmas"]  # for #pragma unroll
-    threads = ["-fopenmp"] * flavour.openmp
     if source.suffix == ".c":
-        march = [f"-march={flavour.march}", *threads, "-Wno-psabi"]
+        march = [f"-march={flavour.march}", *["-fopenmp"] * flavour.openmp]
+        march += ["-Wno-psabi"]
         march += _sanitizer_flags(flavour)
         march += own_flags(source, "g++")
         return [find_tool("g++"), "-x", "c", "-c", "-std=gnu11", "-O3", *march, *common]
@@ -282,7 +282,7 @@ def _make_command(source: Path, flavour: Flavour) -> list[str]:
     # results do not depend on the machine. Without errno, sqrtf() is one instruction,
     # as on a GPU.
     plain = ["-O3" if source.suffix == ".cu" else "-O2", "-fno-math-errno", *fibers]
-    plain += ["-ffp-contract=off", "-fno-gnu-unique", *threads, PLAIN_LIBRARY]
+    plain += ["-ffp-contract=off", "-fno-gnu-unique", "-fopenmp", PLAIN_LIBRARY]
     # With this flag, a stack that overflows always reaches the guard page.
     plain += ["-fstack-clash-protection"]
     plain += ["-fwrapv"]  # an overflowing int wraps, as on a GPU

@@ -284,7 +284,7 @@ def play_programs(count: int) -> Drawing:
     for at, block in enumerate(BLOCKS):
         lanes = list(range(-(-count // block) * block))
         used = [lane < count for lane in lanes]
-        frames[at,] = [_draw_lanes("x", count, lanes, used, block)]
+        frames[at,] = [_draw_program_lanes("x", count, lanes, used, block)]
         text = f"{count_things(len(lanes) // block, 'program')} of {block} lanes; "
         text += f"the mask excludes {count_things(len(lanes) - count, 'lane')}"
         frames[at,].append(label(EDGE, 190, text, 13))
@@ -302,14 +302,14 @@ def draw_program(error: OutOfArray) -> Drawing:
     title = f"{error.verb} of {error.array}, program {program}"
     base = label(EDGE, 24, title, 16, bold=True)
     first = max(0, min(at[0], error.count - 4))
-    body = _draw_lanes(error.array, error.count, at, used, len(at), first)
+    body = _draw_program_lanes(error.array, error.count, at, used, len(at), first)
     outside = sum(u and not 0 <= i < error.count for i, u in zip(at, used))
     text = f"{outside} of {len(at)} lanes use an element past the end"
     body += label(EDGE, 190, text, 13, colour=FAULT)
     return Drawing(title, WIDTH, 206, base, [], {(): [body]}, (), f"{title}: {text}")
 
 
-def _draw_lanes(
+def _draw_program_lanes(
     name: str,
     count: int,
     at: Sequence[int],
