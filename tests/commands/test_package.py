@@ -20,7 +20,7 @@ from weft.base.errors import BuildError
 from weft.base.paths import KERNELS, ROOT
 from weft.commands import package
 from weft.programs import wheel
-from weft.programs.launchers import read_contents
+from weft.programs.wheel import read_contents
 from weft.toolchain import native, tools
 
 SWISH = """#include <cuda_runtime.h>
