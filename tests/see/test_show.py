@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from weft import ArgumentError, cuda, show
-from weft.see.pictures import instructions
+from weft.see.pictures import warp_steps
 from weft.see.pictures.grid import fit, fit_line
 from weft.see.pictures.touches import axis_names
 
@@ -381,7 +381,7 @@ def test_lanes_that_leave_a_loop_early_reconverge_after_it():
     rows = [(0, 0), (0, 1), (0, 1), (0, 2), (1, 0), (1, 2)]
     thread, site = np.array(rows).T
     part = record.Interval(0, 0, thread, site, np.full(len(rows), -1))
-    steps = instructions.steps_of([part], sites, [(2, 4)], 0)
+    steps = warp_steps.steps_of([part], sites, [(2, 4)], 0)
     assert [(s.site, s.lanes.tolist()) for s in steps] == [
         (0, [0, 1]),
         (1, [0]),
