@@ -7,6 +7,7 @@ Numerical Algorithms, section 3.5). A result of 16 bits adds half a unit of its 
 place. Arrays that the functions must not read, and the space between columns, are NaN.
 """
 
+import ctypes
 import re
 import subprocess
 import sys
@@ -448,6 +449,10 @@ def test_an_invalid_stream_is_an_error_of_the_call(blas):
     assert blas.C.cublasSetStream_v2(handle, blas.ffi.cast("void *", 8)) == SUCCESS
     arguments = [blas.pointer(value) for value in gemm_with()]
     assert blas.C.cublasSgemm_v2(handle, *arguments) == EXECUTION
+    # The runtime keeps the error until it is read. Later tests would read it.
+    runtime = ctypes.CDLL(str(build.simt_runtime(build.Flavour.here("cpu"))))
+    INVALID_RESOURCE_HANDLE = 400
+    assert runtime._Z16cudaGetLastErrorv() == INVALID_RESOURCE_HANDLE
 
 
 def test_combinations_of_types_that_cublas_lacks_are_not_supported(blas):
