@@ -198,12 +198,19 @@ _OWN_HEADER = re.compile(r'#include "(\w+)\.h"')
 
 
 def build_all(target: str) -> list[Path]:
-    """Build every op for `target`; return the libraries' paths."""
-    flavour, ops, paths = Flavour.here(target), list_ops(), []
+    """Build every op for `target`; return the libraries' paths.
+
+    For "cpu", also build the CPU versions of NVIDIA's libraries, so that lesson 12
+    need not wait for them.
+    """
+    flavour, paths = Flavour.here(target), []
+    builds = [(library, op) for op in list_ops()]
+    if target == "cpu":
+        builds += [(vendor_library, n) for n in sorted({*VENDOR_HEADERS.values()})]
     title = f"building for {target}"
-    with Progress(title, len(ops), "libraries", delay=PATIENCE) as job:
-        for op in ops:
-            paths.append(library(op, flavour))
+    with Progress(title, len(builds), "libraries", delay=PATIENCE) as job:
+        for build, name in builds:
+            paths.append(build(name, flavour))
             job.update()
     return paths
 
