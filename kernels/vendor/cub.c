@@ -32,7 +32,6 @@ struct iterator { size_t bytes, alignment; int kind; struct op advance, derefere
                   void *state, *host_advance; };
 struct value { struct type type; const void *state; };
 struct build { int cc; void *parts[8]; int determinism; void *policy; };
-
 int cccl_device_reduce_build(struct build *, struct iterator, struct iterator,
                              struct op, struct value, int determinism, int, int,
                              const char *, const char *, const char *,
@@ -45,11 +44,12 @@ int cccl_device_reduce(struct build, void *, size_t *, struct iterator,
 
 int cub_reduce(void **plan, const struct reduction *r) {
     const struct type number = {4, 4, 9}; /* float32 */
-    const struct op op = {0, "combine", r->code, r->code_bytes, 1, 0, 1};
-    const struct op none = {0, "", "", 0, 0, 0, 1};
+    const struct op op = {0, "combine", r->code, r->code_bytes, 1, 0, 1, 0, 0,
+                          0, 0,         0};
+    const struct op none = {0, "", "", 0, 0, 0, 1, 0, 0, 0, 0, 0};
     const struct value first = {number, &r->first};
-    struct iterator in = {0, 8, 0, none, none, number, (void *)r->in};
-    struct iterator out = {0, 8, 0, none, none, number, r->out};
+    struct iterator in = {0, 8, 0, none, none, number, (void *)r->in, 0};
+    struct iterator out = {0, 8, 0, none, none, number, r->out, 0};
     size_t bytes = r->bytes;
     if (!*plan)
         TRY(cccl_device_reduce_build(*plan = calloc(1, sizeof(struct build)),
