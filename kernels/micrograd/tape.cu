@@ -4,10 +4,6 @@
  * An operand is always before its result, so the array is in topological order
  * without a sort. The backward pass is a loop from the loss to entry 0.
  *
- * The tape owns all memory. reset() returns the arrays of freed entries to a
- * list, from which later entries of the same sizes take them. So a training
- * step allocates nothing after the first one.
- *
  * Lesson:  notebooks/10b_micrograd.ipynb */
 #include "tape.h"
 
@@ -25,108 +21,12 @@ WEFT_RUNGS({"micrograd", "reference", "plain C, one loop per entry", "fp32",
 
 enum { REFERENCE, KERNELS };
 
-struct buffer {
-    void *data;
-    size_t bytes;
-};
-
-struct weft_tape {
-    const struct tape_impl *impl;
-    int matmul, sgd; /* the rungs of the lab's ops */
-    int device;
-    int walked; /* whether backward() ran since the last reset */
-    struct tape_entry *entries;
-    int count, room;
-    int64_t next_id;
-    struct buffer *spare; /* memory of freed entries */
-    int spares, spare_room;
-    size_t used_bytes, spare_bytes;
-};
-
 static const char *const names[] = {"tensor",      "add",    "add_row",
                                     "mul",         "matmul", "relu",
                                     "log_softmax", "sum",    "nll"};
 
 const char *weft_tape_op_name(int op) {
     return op >= 0 && op < COUNT_OF(names) ? names[op] : NULL;
-}
-
-/* ---- memory -------------------------------------------------------------- */
-
-/* Return the bytes of an array of `count` numbers of 4 bytes, in whole units of
- * 256. */
-static size_t bytes_of(size_t count) { return CEIL_DIV(count * 4, 256) * 256; }
-
-/* Make room for one more of the *room elements of `size` bytes in *array. */
-static int grow(void **array, int count, int *room, size_t size) {
-    if (count < *room) return WEFT_OK;
-    const int wanted = *room ? 2 * *room : 64;
-    void *const made = realloc(*array, wanted * size);
-    if (!made)
-        return weft_fail(WEFT_ENOMEM, "weft_tape: %zu bytes needed",
-                         wanted * size);
-    *array = made;
-    *room = wanted;
-    return WEFT_OK;
-}
-
-/* Allocate an array of `count` numbers of 4 bytes, or take one from the spare
- * memory, and set every byte to `fill`. */
-static int take(struct weft_tape *tape, void *pointer, size_t count, int fill,
-                weft_stream stream) {
-    const size_t bytes = bytes_of(count);
-    void *data = NULL;
-    for (int i = tape->spares - 1; i >= 0 && !data; i--)
-        if (tape->spare[i].bytes == bytes) {
-            data = tape->spare[i].data;
-            tape->spare[i] = tape->spare[--tape->spares];
-            tape->spare_bytes -= bytes;
-        }
-    if (!data) {
-        size_t available = 0, total = 0;
-        // Check first, because Linux overcommits a CPU's memory and then kills
-        // the process that writes to it.
-        WEFT_CUDA_TRY(cudaMemGetInfo(&available, &total));
-        const cudaError_t error = bytes > available ? cudaErrorMemoryAllocation
-                                                    : cudaMalloc(&data, bytes);
-        if (error == cudaErrorMemoryAllocation) {
-            cudaGetLastError(); // clear the error, which is not sticky
-            return weft_fail(WEFT_ENOMEM,
-                             "weft_tape: out of memory: %zu bytes needed, %zu "
-                             "of %zu are free; the tape has %zu",
-                             bytes, available, total, tape->used_bytes);
-        }
-        if (error) return weft_cuda_fail(error, "cudaMalloc");
-    }
-    tape->used_bytes += bytes;
-    memcpy(pointer, &data, sizeof data);
-    WEFT_CUDA_TRY(cudaMemsetAsync(data, fill, bytes, weft_cuda_stream(stream)));
-    return WEFT_OK;
-}
-
-/* Return an array to the spare memory. NULL is allowed. */
-static void give_back(struct weft_tape *tape, void *data, size_t count) {
-    const size_t bytes = bytes_of(count);
-    if (!data) return;
-    tape->used_bytes -= bytes;
-    if (grow((void **)&tape->spare, tape->spares, &tape->spare_room,
-             sizeof *tape->spare)) {
-        cudaFree(data);
-        return;
-    }
-    tape->spare[tape->spares++] = {data, bytes};
-    tape->spare_bytes += bytes;
-}
-
-static size_t elements_of(const struct tape_entry *entry) {
-    return (size_t)entry->rows * entry->cols;
-}
-
-static void release(struct weft_tape *tape, const struct tape_entry *entry) {
-    give_back(tape, entry->value, elements_of(entry));
-    give_back(tape, entry->grad, elements_of(entry));
-    if (entry->target)
-        give_back(tape, entry->target, tape->entries[entry->a].rows);
 }
 
 /* ---- entries ------------------------------------------------------------- */
@@ -178,29 +78,30 @@ struct tape_visit {
 
 /* Append an entry with uninitialised values, all NaN, and with zero gradients
  * if it needs any. After a failure the tape is unchanged. */
-static int append(struct weft_tape *tape, struct tape_entry made,
+static int append(struct weft_tape *tape, struct tape_entry entry,
                   int needs_grad, weft_stream stream) {
     WEFT_REQUIRE(tape->count < INT32_MAX / 2, "weft_tape: %d entries are full",
                  tape->count);
-    WEFT_TRY(grow((void **)&tape->entries, tape->count, &tape->room,
-                  sizeof *tape->entries));
-    made.id = tape->next_id;
-    const size_t count = elements_of(&made);
-    int status = take(tape, &made.value, count, 0xff, stream);
+    WEFT_TRY(tape_grow((void **)&tape->entries, tape->count, &tape->capacity,
+                       sizeof *tape->entries));
+    entry.id = tape->next_id;
+    const size_t count = tape_elements(&entry);
+    int status = tape_take(tape, &entry.value, count, 0xff, stream);
     if (!status && needs_grad)
-        status = take(tape, &made.grad, count, 0, stream);
+        status = tape_take(tape, &entry.grad, count, 0, stream);
     if (status) {
-        give_back(tape, made.value, count);
+        tape_give_back(tape, entry.value, count);
+        tape_give_back(tape, entry.grad, count);
         return status;
     }
-    tape->entries[tape->count++] = made;
+    tape->entries[tape->count++] = entry;
     tape->next_id++;
     return WEFT_OK;
 }
 
 /* Remove the last entry, whose computation failed. */
 static int undo(struct weft_tape *tape, int status) {
-    release(tape, &tape->entries[--tape->count]);
+    tape_release(tape, &tape->entries[--tape->count]);
     return status;
 }
 
@@ -212,12 +113,12 @@ int weft_tape_tensor(weft_tape *tape, int64_t *id, const float *in, int rows,
     CHECK_COUNT(in, (double)rows * cols);
     CHECK_ARRAY(in);
     CHECK_ARRAY(id);
-    const struct tape_entry made = {
+    const struct tape_entry tensor = {
         0, WEFT_TAPE_TENSOR, rows, cols, -1, -1, 0, NULL, NULL, NULL};
-    WEFT_TRY(append(tape, made, needs_grad, stream));
+    WEFT_TRY(append(tape, tensor, needs_grad, stream));
     const struct tape_entry *entry = &tape->entries[tape->count - 1];
     const cudaError_t error =
-        cudaMemcpyAsync(entry->value, in, elements_of(entry) * sizeof *in,
+        cudaMemcpyAsync(entry->value, in, tape_elements(entry) * sizeof *in,
                         cudaMemcpyHostToDevice, weft_cuda_stream(stream));
     if (error) return undo(tape, weft_cuda_fail(error, "cudaMemcpyAsync"));
     *id = entry->id;
@@ -260,8 +161,8 @@ static int infer_shape(struct tape_entry *y, const struct tape_entry *a,
     return WEFT_OK;
 }
 
-/* Compute c (m,n) = a (m,k) @ b (k,n) + beta * c. The workspace becomes spare
- * memory at once, since later work on the stream waits for the product. */
+/* Compute c (m,n) = a (m,k) @ b (k,n) + beta * c. The pool receives the
+ * workspace at once, since later work on the stream waits for the product. */
 static int multiply(struct weft_tape *tape, float *c, const float *a,
                     const float *b, int m, int n, int k, int trans_a,
                     int trans_b, float beta, weft_stream stream) {
@@ -272,11 +173,12 @@ static int multiply(struct weft_tape *tape, float *c, const float *a,
     WEFT_TRY(
         weft_matmul_workspace(tape->matmul, &bytes, a, b, m, n, k, &options));
     const size_t count = CEIL_DIV(bytes, 4);
-    if (count) WEFT_TRY(take(tape, &options.workspace, count, 0xff, stream));
+    if (count)
+        WEFT_TRY(tape_take(tape, &options.workspace, count, 0xff, stream));
     options.workspace_bytes = bytes;
     const int status =
         weft_matmul(tape->matmul, c, a, b, m, n, k, &options, stream);
-    give_back(tape, options.workspace, count);
+    tape_give_back(tape, options.workspace, count);
     return status;
 }
 
@@ -288,7 +190,7 @@ static int copy_targets(struct weft_tape *tape, struct tape_entry *y,
         WEFT_REQUIRE(target[i] >= 0 && target[i] < a->cols,
                      "nll: target[%d] = %d, want 0 to %d", i, (int)target[i],
                      a->cols - 1);
-    WEFT_TRY(take(tape, &y->target, a->rows, 0xff, stream));
+    WEFT_TRY(tape_take(tape, &y->target, a->rows, 0xff, stream));
     WEFT_CUDA_TRY(cudaMemcpyAsync(y->target, target, a->rows * sizeof *target,
                                   cudaMemcpyHostToDevice,
                                   weft_cuda_stream(stream)));
@@ -319,11 +221,11 @@ int weft_tape_record(weft_tape *tape, int64_t *id, int op, int64_t a, int64_t b,
     WEFT_REQUIRE(op != WEFT_TAPE_NLL || target, "nll: target is NULL");
     const struct tape_entry *left = &tape->entries[first];
     const struct tape_entry *right = two ? &tape->entries[second] : NULL;
-    struct tape_entry made = {0, op,   0,    0,   first, two ? second : -1,
-                              0, NULL, NULL, NULL};
-    WEFT_TRY(infer_shape(&made, left, right));
+    struct tape_entry result = {0, op,   0,    0,   first, two ? second : -1,
+                                0, NULL, NULL, NULL};
+    WEFT_TRY(infer_shape(&result, left, right));
     const int needs_grad = left->grad || (right && right->grad);
-    WEFT_TRY(append(tape, made, needs_grad, stream));
+    WEFT_TRY(append(tape, result, needs_grad, stream));
     struct tape_entry *y = &tape->entries[tape->count - 1];
     const int status =
         compute(tape, y, op == WEFT_TAPE_NLL ? target : NULL, stream);
@@ -360,24 +262,24 @@ int weft_tape_backward(weft_tape *tape, int64_t loss, weft_stream stream) {
     WEFT_REQUIRE(entries[last].grad,
                  "backward: tensor %lld depends on no tensor with a gradient",
                  (long long)loss);
-    WEFT_REQUIRE(!tape->walked,
+    WEFT_REQUIRE(!tape->has_gradients,
                  "backward: called twice; gradients would be added to those of "
                  "the first call: reset the tape in between");
-    tape->walked = 1;
+    tape->has_gradients = 1;
     const float one = 1.0f;
     WEFT_CUDA_TRY(cudaMemcpyAsync(entries[last].grad, &one, sizeof one,
                                   cudaMemcpyHostToDevice,
                                   weft_cuda_stream(stream)));
-    for (int i = 0; i < last; i++) entries[i].reached = 0;
-    entries[last].reached = 1;
+    for (int i = 0; i < last; i++) entries[i].mark = 0;
+    entries[last].mark = 1;
     for (int i = last; i >= 0; i--) {
         const struct tape_entry *y = &entries[i];
         // An entry that the loss does not depend on has a zero gradient, which
         // times an infinity would be NaN.
-        if (!y->reached || !y->grad || y->op == WEFT_TAPE_TENSOR) continue;
+        if (!y->mark || !y->grad || y->op == WEFT_TAPE_TENSOR) continue;
         WEFT_TRY(send_back(tape, y, stream));
-        entries[y->a].reached = 1;
-        if (y->b >= 0) entries[y->b].reached = 1;
+        entries[y->a].mark = 1;
+        if (y->b >= 0) entries[y->b].mark = 1;
     }
     return WEFT_OK;
 }
@@ -385,12 +287,13 @@ int weft_tape_backward(weft_tape *tape, int64_t loss, weft_stream stream) {
 int weft_tape_step(weft_tape *tape, float lr, weft_stream stream) {
     VISIT(tape);
     WEFT_REQUIRE(isfinite(lr), "step: lr = %g, want a finite number", lr);
-    WEFT_REQUIRE(tape->walked, "step: there are no gradients before backward");
+    WEFT_REQUIRE(tape->has_gradients,
+                 "step: there are no gradients before backward");
     for (int i = 0; i < tape->count; i++) {
         const struct tape_entry *entry = &tape->entries[i];
         if (entry->op == WEFT_TAPE_TENSOR && entry->grad)
             WEFT_TRY(weft_sgd(tape->sgd, entry->value, entry->grad,
-                              elements_of(entry), lr, stream));
+                              tape_elements(entry), lr, stream));
     }
     return WEFT_OK;
 }
@@ -400,39 +303,39 @@ int weft_tape_reset(weft_tape *tape, const int64_t *keep, int count,
     VISIT(tape);
     WEFT_REQUIRE(count >= 0, "reset: count = %d, want at least 0", count);
     WEFT_REQUIRE(keep || !count, "reset: keep is NULL");
+    for (int i = 0; i < tape->count; i++) tape->entries[i].mark = 0;
     for (int i = 0; i < count; i++) {
         FIND(index, tape, "reset", keep[i]);
         WEFT_REQUIRE(tape->entries[index].op == WEFT_TAPE_TENSOR,
                      "reset: tensor %lld is the result of %s; only tensors "
                      "that were not computed can be kept",
                      (long long)keep[i], names[tape->entries[index].op]);
+        tape->entries[index].mark = 1;
     }
-    for (int i = 0; i < tape->count; i++) tape->entries[i].reached = 0;
-    for (int i = 0; i < count; i++)
-        tape->entries[find(tape, keep[i])].reached = 1;
-    // Results come after their operands, so release() still finds the latter.
+    // Results come after their operands, so tape_release() still finds the
+    // latter.
     for (int i = tape->count - 1; i >= 0; i--)
-        if (!tape->entries[i].reached) release(tape, &tape->entries[i]);
-    int kept = 0;
+        if (!tape->entries[i].mark) tape_release(tape, &tape->entries[i]);
+    int end = 0;
     for (int i = 0; i < tape->count; i++)
-        if (tape->entries[i].reached) tape->entries[kept++] = tape->entries[i];
-    tape->count = kept;
-    tape->walked = 0;
-    for (int i = 0; i < kept; i++)
+        if (tape->entries[i].mark) tape->entries[end++] = tape->entries[i];
+    tape->count = end;
+    tape->has_gradients = 0;
+    for (int i = 0; i < end; i++)
         if (tape->entries[i].grad)
-            WEFT_CUDA_TRY(
-                cudaMemsetAsync(tape->entries[i].grad, 0,
-                                elements_of(&tape->entries[i]) * sizeof(float),
-                                weft_cuda_stream(stream)));
+            WEFT_CUDA_TRY(cudaMemsetAsync(tape->entries[i].grad, 0,
+                                          tape_elements(&tape->entries[i]) *
+                                              sizeof(float),
+                                          weft_cuda_stream(stream)));
     return WEFT_OK;
 }
 
-/* ---- looking ------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------- */
 
 int weft_tape_count(const weft_tape *tape) { return tape ? tape->count : 0; }
 
-size_t weft_tape_bytes(const weft_tape *tape, size_t *spare) {
-    if (spare) *spare = tape ? tape->spare_bytes : 0;
+size_t weft_tape_bytes(const weft_tape *tape, size_t *pool) {
+    if (pool) *pool = tape ? tape->pool_bytes : 0;
     return tape ? tape->used_bytes : 0;
 }
 
@@ -461,13 +364,13 @@ int weft_tape_get(weft_tape *tape, int kind, int64_t id, float *out,
                  kind);
     FIND(index, tape, kind ? "gradient" : "value", id);
     const struct tape_entry *entry = &tape->entries[index];
-    WEFT_REQUIRE(count == elements_of(entry),
+    WEFT_REQUIRE(count == tape_elements(entry),
                  "%s: %zu floats for tensor %lld, which has %zu", __func__,
-                 count, (long long)id, elements_of(entry));
+                 count, (long long)id, tape_elements(entry));
     WEFT_REQUIRE(kind == WEFT_TAPE_VALUE || entry->grad,
                  "gradient: tensor %lld depends on no tensor with a gradient",
                  (long long)id);
-    WEFT_REQUIRE(kind == WEFT_TAPE_VALUE || tape->walked,
+    WEFT_REQUIRE(kind == WEFT_TAPE_VALUE || tape->has_gradients,
                  "gradient: there are no gradients before backward");
     WEFT_CUDA_TRY(cudaMemcpyAsync(
         out, kind == WEFT_TAPE_VALUE ? entry->value : entry->grad,
@@ -475,7 +378,7 @@ int weft_tape_get(weft_tape *tape, int kind, int64_t id, float *out,
     return weft_sync(stream);
 }
 
-/* ---- building and freeing ------------------------------------------------ */
+/* ---- creating and freeing ------------------------------------------------ */
 
 /* Find the index of `rung` among the rungs of the lab's op `op`. */
 static int find_rung(int *index, const char *op, const char *rung) {
@@ -512,15 +415,15 @@ int weft_tape_create(weft_tape **tape, int rung, weft_stream stream) {
     *tape = NULL;
     WEFT_CHECK_RUNG(rung);
     (void)stream;
-    weft_tape *const made = (weft_tape *)calloc(1, sizeof *made);
-    if (!made)
+    weft_tape *const empty = (weft_tape *)calloc(1, sizeof *empty);
+    if (!empty)
         return weft_fail(WEFT_ENOMEM, "weft_tape_create: %zu bytes needed",
-                         sizeof *made);
-    const int status = build(made, rung);
+                         sizeof *empty);
+    const int status = build(empty, rung);
     if (status)
-        free(made);
+        free(empty);
     else
-        *tape = made;
+        *tape = empty;
     return status;
 }
 
@@ -530,10 +433,11 @@ void weft_tape_destroy(weft_tape *tape) {
     cudaGetDevice(&outside);
     if (outside != tape->device) cudaSetDevice(tape->device);
     cudaDeviceSynchronize(); // kernels may still use the memory
-    for (int i = tape->count - 1; i >= 0; i--) release(tape, &tape->entries[i]);
-    for (int i = 0; i < tape->spares; i++) cudaFree(tape->spare[i].data);
+    for (int i = tape->count - 1; i >= 0; i--)
+        tape_release(tape, &tape->entries[i]);
+    for (int i = 0; i < tape->pool_count; i++) cudaFree(tape->pool[i].data);
     if (outside != tape->device) cudaSetDevice(outside);
     free(tape->entries);
-    free(tape->spare);
+    free(tape->pool);
     free(tape);
 }

@@ -312,13 +312,13 @@ def test_reset_frees_all_but_the_kept_tensors_whose_gradients_are_cleared():
 
 def test_later_steps_take_the_memory_of_the_first():
     with Tape() as tape:
-        params, spare = make_params(tape), native.ffi.new("size_t *")
+        params, pool = make_params(tape), native.ffi.new("size_t *")
         sizes = set()
         for _ in range(3):
             step(tape, params)
-            used = tape._lib.C.weft_tape_bytes(tape._tape, spare)
-            sizes.add((used, spare[0]))
-        assert len(sizes) == 1 and spare[0] > 0
+            used = tape._lib.C.weft_tape_bytes(tape._tape, pool)
+            sizes.add((used, pool[0]))
+        assert len(sizes) == 1 and pool[0] > 0
 
 
 def test_a_tape_is_freed_with_its_last_reference():

@@ -179,8 +179,8 @@ class Board:
         self.wide = max(texts) + 8
         room = WIDTH - 2 * EDGE - len(columns) * self.wide
         if len(columns) > 1 and room < GAP * (len(columns) - 1):
-            found = f"{len(columns)} columns of {self.wide:.0f} pixels"
-            raise ArgumentError(f"the graph has {found}, but {WIDTH} are available")
+            size = f"{len(columns)} columns of {self.wide:.0f} pixels"
+            raise ArgumentError(f"the graph has {size}, but {WIDTH} are available")
         self.step = self.wide + min(7 * GAP, room / max(1, len(columns) - 1))
         most = max(map(len, columns))
         self.at: dict[int, tuple[float, float]] = {}
@@ -214,7 +214,7 @@ class Board:
                 out += self._draw_edge(at, operand, place, at == head)
         for at, node in enumerate(self.turns[turn]):
             x, y = self.at[at]
-            out += box(x, y, self.wide, HIGH, **self._look(at, head, sent))
+            out += box(x, y, self.wide, HIGH, **self._choose_style(at, head, sent))
             middle = x + self.wide / 2
             out += label(middle, y + 16, node.name, 12, anchor="middle", bold=True)
             out += label(middle, y + 32, node.note, svg.SMALL, anchor="middle")
@@ -226,7 +226,7 @@ class Board:
         # The head comes last, so that no neighbour's outline covers its own.
         for at, node in sorted(enumerate(self.nodes), key=lambda pair: pair[0] == head):
             x = EDGE + at * wide
-            look = self._look(at, head, sent) | {"radius": 0}
+            look = self._choose_style(at, head, sent) | {"radius": 0}
             out += box(x, y, wide, HIGH, **look)
             name = svg.clipped(node.name, wide - 4, svg.SMALL)
             operands = ", ".join(map(str, node.operands))
@@ -235,7 +235,9 @@ class Board:
             out += remark(x + wide / 2, y - 5, str(at), anchor="middle")
         return out
 
-    def _look(self, at: int, head: int | None, sent: set[int]) -> dict[str, Any]:
+    def _choose_style(
+        self, at: int, head: int | None, sent: set[int]
+    ) -> dict[str, Any]:
         uses = [n for n, o in enumerate(self.nodes) if at in o.operands]
         is_complete = self.needs[at] and all(n in sent for n in uses)
         look = {"colour": READ, "fill": svg.FILL} if is_complete else {"strength": DIM}

@@ -92,8 +92,9 @@ class Tape:
         self.device = devices.parse_device(device)
         self._lib = native.library("micrograd", self.device.type)
         self._ffi = self._lib.ffi  # a later weft.reload() does not affect this tape
+        ops = range(self._lib.C.WEFT_TAPE_NLL + 1)
         self._stream = native.stream_of(self.device)
-        names = map(self._lib.C.weft_tape_op_name, range(9))
+        names = map(self._lib.C.weft_tape_op_name, ops)
         self._ops = [self._ffi.string(name).decode() for name in names]
         out = self._ffi.new("weft_tape **")
         with native.on_device(self.device):
@@ -147,9 +148,9 @@ class Tape:
         """
         array = np.asarray(target)
         if array.dtype.kind not in "iu" or array.shape != logp.shape[:1]:
-            found = f"shape {array.shape} and dtype {array.dtype}"
-            wanted = f"whole numbers, one for each row of {logp.shape}"
-            raise ArgumentError(f"nll: target has {found}, want {wanted}")
+            text = f"nll: target has shape {array.shape} and dtype {array.dtype}"
+            want = f"whole numbers, one for each row of {logp.shape}"
+            raise ArgumentError(f"{text}, want {want}")
         array = np.ascontiguousarray(array.clip(-1, TARGET_MAX), np.int32)
         data = self._ffi.from_buffer("int32_t[]", array)
         return self._record("nll", logp, target=data)
@@ -169,25 +170,25 @@ class Tape:
         ids = [self._id("reset", tensor) for tensor in keep]
         self._call("weft_tape_reset", ids or self._ffi.NULL, len(ids))
 
-    # ---- looking ----------------------------------------------------------------
+    # ---- reading ----------------------------------------------------------------
 
     @property
     def entries(self) -> list[Entry]:
         """The entries, from the first one to the last."""
-        return [self._look(index) for index in range(self._count())]
+        return [self._read_entry(index) for index in range(self._count())]
 
     @property
     def bytes(self) -> int:
         """The bytes of the entries' arrays: values, gradients and targets."""
-        self._alive()
+        self._require_open()
         return self._lib.C.weft_tape_bytes(self._tape, self._ffi.NULL)
 
-    def _look(self, index: int) -> Entry:
-        found = self._ffi.new("struct weft_tape_entry *")
-        self._lib.call("weft_tape_look", self._tape, index, found)
-        operands = tuple(number for number in (found.a, found.b) if number >= 0)
-        shape, needs_grad = (found.rows, found.cols), bool(found.needs_grad)
-        return Entry(found.id, self._ops[found.op], operands, shape, needs_grad)
+    def _read_entry(self, index: int) -> Entry:
+        entry = self._ffi.new("struct weft_tape_entry *")
+        self._lib.call("weft_tape_look", self._tape, index, entry)
+        operands = tuple(number for number in (entry.a, entry.b) if number >= 0)
+        shape, needs_grad = (entry.rows, entry.cols), bool(entry.needs_grad)
+        return Entry(entry.id, self._ops[entry.op], operands, shape, needs_grad)
 
     def _get(self, kind: str, tensor: Tensor) -> np.ndarray:
         out = np.full(tensor.shape, np.nan, np.float32)
@@ -204,11 +205,11 @@ class Tape:
         out, number = self._ffi.new("int64_t *"), self._ops.index(op)
         data = self._ffi.NULL if target is None else target
         self._call("weft_tape_record", out, number, ids[0], ids[-1], data)
-        return Tensor(self, out[0], self._look(self._count() - 1).shape)
+        return Tensor(self, out[0], self._read_entry(self._count() - 1).shape)
 
     def _id(self, op: str, tensor: Any, all_operands: tuple[Any, ...] = ()) -> int:
         """Return a tensor's id; raise ArgumentError if it is not one of this tape."""
-        self._alive()
+        self._require_open()
         if isinstance(tensor, Tensor) and tensor.tape is self:
             return tensor.id
         texts = [
@@ -221,14 +222,14 @@ class Tape:
         raise ArgumentError(f"{op}: got {' and '.join(texts)}; {problem}")
 
     def _count(self) -> int:
-        self._alive()
+        self._require_open()
         return self._lib.C.weft_tape_count(self._tape)
 
     def _call(self, function: str, *args: Any) -> None:
-        self._alive()
+        self._require_open()
         with native.on_device(self.device):
             self._lib.call(function, self._tape, *args, self._stream)
 
-    def _alive(self) -> None:
+    def _require_open(self) -> None:
         if not self.close.alive:
             raise ArgumentError("this Tape is closed: its memory is free")
