@@ -50,6 +50,7 @@ def in_two_lists(quick: Iterable[Any], cases: Iterable[Any]) -> list[Any]:
     selected, cases = list(quick), list(cases)
     assert all(case in cases for case in selected), "the quick tier has lost a case"
     others = [case for case in cases if case not in selected]
+    assert selected and others, "a tier has no cases"
     return [
         pytest.param(selected, id="quick"),
         pytest.param(others, id="others", marks=pytest.mark.slow),
@@ -79,6 +80,7 @@ def naming_case(*case: Any) -> Iterator[None]:
 def loop_over(names: str, cases: Iterable[Any]) -> Callable[[Callable], Callable]:
     """Like parametrize(names, cases), but one test runs all cases, without skips."""
     parameters, cases = [name.strip() for name in names.split(",")], list(cases)
+    assert cases, f"no cases of {names}"
 
     def decorate(test: Callable) -> Callable:
         @functools.wraps(test)

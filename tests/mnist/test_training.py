@@ -166,11 +166,13 @@ MEAN, DEVIATION = 0.9872, 0.0026
 @pytest.mark.long
 @pytest.mark.slow
 def test_training_reaches_the_accuracy_of_pytorch():
-    """Train 3 epochs at batch 64, lr 0.1: within 3 standard errors of PyTorch.
+    """Train 3 epochs at batch 64, lr 0.1; compare the accuracy with PyTorch's.
 
     PyTorch's accuracies are those of the same seeds in the committed race on an H100.
     There, five seeds in fp32 have means of 98.72 to 98.82 % and standard deviations of
-    0.16 to 0.26 %. A GPU trains three seeds. A CPU needs a minute or two for one.
+    0.16 to 0.26 %. A GPU trains three seeds. So their mean has a standard error of
+    0.09 to 0.15 %: 98.5 is about two such errors below those means, and 0.3 is two. A
+    CPU needs a minute or two for one seed, which may be off by 3 standard deviations.
     """
     device, seeds = ("cuda", 3) if torch.cuda.is_available() else ("cpu", 1)
     # Use one thread: with several, a step may wait for cores that other tests use.
@@ -181,10 +183,12 @@ def test_training_reaches_the_accuracy_of_pytorch():
     ]
     raced = {"impl": "torch", "precision": "fp32", "epochs": 3, "batch": 64, "lr": LR}
     theirs = [
-        row["test_accuracies"][:3]
+        row["test_accuracies"][:seeds]
         for row in json.loads((RESULTS / "race_nvidia_h100.json").read_text())["rows"]
         if raced.items() <= row.items()
     ]
-    error = DEVIATION / seeds**0.5
-    assert np.mean(ours) >= MEAN - 3 * error and theirs, ours
-    assert abs(np.mean(ours) - np.mean(theirs)) <= 3 * error, (ours, theirs)
+    least, apart = MEAN - 3 * DEVIATION, 3 * DEVIATION
+    if seeds == 3:
+        least, apart = 0.985, 0.003
+    assert np.mean(ours) >= least and theirs, ours
+    assert abs(np.mean(ours) - np.mean(theirs)) <= apart, (ours, theirs)
