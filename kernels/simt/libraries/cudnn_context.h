@@ -81,6 +81,9 @@ __attribute__((format(printf, 2, 3))) cudnnStatus_t fail(cudnnStatus_t status,
                                                          const char *format,
                                                          ...);
 
+/* Return the error of an invalid descriptor or pointer. */
+cudnnStatus_t invalid(const char *function);
+
 /* The tensors, filters and other objects of a call. The first one that is
  * invalid sets `status`. */
 struct Call {

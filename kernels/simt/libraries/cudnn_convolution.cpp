@@ -144,18 +144,24 @@ static void add_columns(const Convolution &v, const float *columns, long width,
     });
 }
 
-/* Write the group's weights (outputs,weights), turned for a convolution. */
-static void pack_weights(const Convolution &v, const float *w, int group,
-                         float *to) {
+/* Call f(offset) for each weight of the group in the order (outputs,weights),
+ * turned for a convolution. */
+template <class F>
+static void each_weight(const Convolution &v, int group, F f) {
     const bool turned = v.c.mode == CUDNN_CONVOLUTION;
     const int height = v.w.size[2], width = v.w.size[3];
     for (int k = 0; k < v.outputs(); k++)
         for (int c = 0; c < v.channels(); c++)
             for (int r = 0; r < height; r++)
                 for (int s = 0; s < width; s++)
-                    *to++ = w[v.w.at(group * v.outputs() + k, c,
-                                     turned ? height - 1 - r : r,
-                                     turned ? width - 1 - s : s)];
+                    f(v.w.at(group * v.outputs() + k, c,
+                             turned ? height - 1 - r : r,
+                             turned ? width - 1 - s : s));
+}
+
+static void pack_weights(const Convolution &v, const float *w, int group,
+                         float *to) {
+    each_weight(v, group, [&](long at) { *to++ = w[at]; });
 }
 
 /* Call f(k, i, h, w, address) for the outputs of `count` images, which are in
@@ -258,7 +264,6 @@ static void backward_filter(const Convolution &v, const float *x,
     Floats columns = floats(v.weights() * most * v.pixels());
     Floats out = floats(v.outputs() * most * v.pixels());
     Floats sums = floats(v.outputs() * v.weights());
-    const bool turned = v.c.mode == CUDNN_CONVOLUTION;
     for (int group = 0; group < v.c.groups; group++) {
         for (long i = 0; i < v.x.size[0]; i += most) {
             const long count = std::min(most, v.x.size[0] - i);
@@ -268,14 +273,8 @@ static void backward_filter(const Convolution &v, const float *x,
                      v.weights(), count * v.pixels(), false, true, i > 0);
         }
         const float *sum = sums.get();
-        for (int k = 0; k < v.outputs(); k++)
-            for (int c = 0; c < v.channels(); c++)
-                for (int r = 0; r < v.w.size[2]; r++)
-                    for (int s = 0; s < v.w.size[3]; s++)
-                        blend(dw + v.w.at(group * v.outputs() + k, c,
-                                          turned ? v.w.size[2] - 1 - r : r,
-                                          turned ? v.w.size[3] - 1 - s : s),
-                              alpha, *sum++, beta);
+        each_weight(v, group,
+                    [&](long at) { blend(dw + at, alpha, *sum++, beta); });
     }
 }
 
@@ -411,8 +410,7 @@ cudnnStatus_t cudnnGetConvolution2dForwardOutputDim(
     const Tensor *t = tensors.find(x), *f = filters.find(filter);
     int size[4];
     if (!found || !found->set || !t || !f || !n || !c || !h || !w)
-        return fail(CUDNN_STATUS_BAD_PARAM, "%s: invalid descriptor or pointer",
-                    __func__);
+        return invalid(__func__);
     if (!output_size(*found, *t, *f, size))
         return fail(CUDNN_STATUS_BAD_PARAM,
                     "%s: a filter (%d,%d,%d,%d) in %d groups does not fit an "

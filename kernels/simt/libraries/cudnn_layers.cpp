@@ -315,8 +315,7 @@ cudnnGetPooling2dForwardOutputDim(cudnnPoolingDescriptor_t pooling,
     const Tensor *t = tensors.find(x);
     int size[4];
     if (!p || !p->set || !t || !t->size[0] || !n || !c || !h || !w)
-        return fail(CUDNN_STATUS_BAD_PARAM, "%s: invalid descriptor or pointer",
-                    __func__);
+        return invalid(__func__);
     if (!output_size(*p, *t, size))
         return fail(CUDNN_STATUS_BAD_PARAM,
                     "%s: a window of %d x %d does not fit an input of %d x %d",
