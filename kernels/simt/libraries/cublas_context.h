@@ -53,7 +53,7 @@ void multiply(const Products &products);
 Argument matrix(const char *name, Argument::Access access, const void *at,
                 int type, long rows, long columns, long ld);
 
-inline bool is_operation(cublasOperation_t trans) {
+inline bool is_operation(int trans) {
     return trans >= CUBLAS_OP_N && trans <= CUBLAS_OP_C;
 }
 /* Return whether `ld` is a valid leading dimension for columns of `rows`. */
