@@ -115,9 +115,9 @@ class Blas:
 
     def create(self, name, *arguments):
         """Return the pointer that a function stores in its first argument."""
-        made = self.ffi.new("void **")
-        assert getattr(self.C, name)(made, *arguments) == SUCCESS
-        return made[0]
+        address = self.ffi.new("void **")
+        assert getattr(self.C, name)(address, *arguments) == SUCCESS
+        return address[0]
 
     def pointer(self, value):
         """Return an argument: an array's address, or the value itself."""

@@ -57,34 +57,34 @@ void Call::require(bool condition, const char *why) {
 }
 
 template <class T>
-static T described(Call &call, const char *what, const T *found,
-                   const void *data, Argument::Access access) {
-    if (!call.status && (!found || !found->size[0]))
+static T describe(Call &call, const char *what, const T *descriptor,
+                  const void *data, Argument::Access access) {
+    if (!call.status && (!descriptor || !descriptor->size[0]))
         call.status =
             fail(CUDNN_STATUS_BAD_PARAM, "%s: the descriptor of %s is not set",
                  call.name, what);
-    if (!call.status && found->type != CUDNN_DATA_FLOAT)
+    if (!call.status && descriptor->type != CUDNN_DATA_FLOAT)
         call.status = fail(CUDNN_STATUS_NOT_SUPPORTED,
                            "%s: %s has type %d, and the CPU version has only "
                            "CUDNN_DATA_FLOAT",
-                           call.name, what, (int)found->type);
+                           call.name, what, (int)descriptor->type);
     if (!call.status && !data)
         call.status =
             fail(CUDNN_STATUS_BAD_PARAM, "%s: %s is NULL", call.name, what);
     if (call.status) return T();
     call.arguments.push_back(
-        {what, access, data, (size_t)found->reach() * sizeof(float)});
-    return *found;
+        {what, access, data, (size_t)descriptor->reach() * sizeof(float)});
+    return *descriptor;
 }
 
 Tensor Call::tensor(const char *what, cudnnTensorDescriptor_t descriptor,
                     const void *data, Argument::Access access) {
-    return described(*this, what, tensors.find(descriptor), data, access);
+    return describe(*this, what, tensors.find(descriptor), data, access);
 }
 
 cudnnFilterStruct Call::filter(const char *what, cudnnFilterDescriptor_t filter,
                                const void *data, Argument::Access access) {
-    return described(*this, what, filters.find(filter), data, access);
+    return describe(*this, what, filters.find(filter), data, access);
 }
 
 float Call::scalar(const char *what, const void *at) {

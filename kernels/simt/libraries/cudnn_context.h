@@ -109,8 +109,8 @@ struct Call {
     /* Return a copy of the object that a program has created and set. */
     template <class T>
     T object(simt::Handles<T> &handles, const char *what, const void *at) {
-        const T *found = handles.find(at);
-        if (found && found->set) return *found;
+        const T *value = handles.find(at);
+        if (value && value->set) return *value;
         if (!status)
             status = fail(CUDNN_STATUS_BAD_PARAM,
                           "%s: the descriptor %s is not set", name, what);

@@ -406,17 +406,17 @@ cudnnStatus_t cudnnConvolutionBackwardBias(cudnnHandle_t handle,
 cudnnStatus_t cudnnGetConvolution2dForwardOutputDim(
     cudnnConvolutionDescriptor_t conv, cudnnTensorDescriptor_t x,
     cudnnFilterDescriptor_t filter, int *n, int *c, int *h, int *w) {
-    const cudnnConvolutionStruct *found = convolutions.find(conv);
+    const cudnnConvolutionStruct *convolution = convolutions.find(conv);
     const Tensor *t = tensors.find(x), *f = filters.find(filter);
     int size[4];
-    if (!found || !found->set || !t || !f || !n || !c || !h || !w)
+    if (!convolution || !convolution->set || !t || !f || !n || !c || !h || !w)
         return invalid(__func__);
-    if (!output_size(*found, *t, *f, size))
+    if (!output_size(*convolution, *t, *f, size))
         return fail(CUDNN_STATUS_BAD_PARAM,
                     "%s: a filter (%d,%d,%d,%d) in %d groups does not fit an "
                     "input (%d,%d,%d,%d)",
                     __func__, f->size[0], f->size[1], f->size[2], f->size[3],
-                    found->groups, t->size[0], t->size[1], t->size[2],
+                    convolution->groups, t->size[0], t->size[1], t->size[2],
                     t->size[3]);
     *n = size[0], *c = size[1], *h = size[2], *w = size[3];
     return CUDNN_STATUS_SUCCESS;
@@ -435,22 +435,22 @@ cudnnStatus_t cudnnGetConvolutionNdForwardOutputDim(
 
 /* ---- choosing an algorithm ----------------------------------------------- */
 
-template <class Found>
-static cudnnStatus_t only(const char *name, cudnnHandle_t handle, int requested,
-                          int *returned, Found *found) {
+template <class Perf>
+static cudnnStatus_t choose(const char *name, cudnnHandle_t handle,
+                            int requested, int *returned, Perf *results) {
     Call call(name, handle);
-    call.require(requested > 0 && returned && found, "no room for a result");
+    call.require(requested > 0 && returned && results, "no room for a result");
     if (call.status) return call.status;
     *returned = 1;
-    *found = Found();
-    found->time = -1;
-    found->determinism = CUDNN_DETERMINISTIC;
-    found->mathType = CUDNN_FMA_MATH;
+    *results = Perf();
+    results->time = -1;
+    results->determinism = CUDNN_DETERMINISTIC;
+    results->mathType = CUDNN_FMA_MATH;
     return CUDNN_STATUS_SUCCESS;
 }
 
-static cudnnStatus_t nothing(const char *name, cudnnHandle_t handle,
-                             size_t *size) {
+static cudnnStatus_t report_no_workspace(const char *name, cudnnHandle_t handle,
+                                         size_t *size) {
     Call call(name, handle);
     call.require(size, "sizeInBytes is NULL");
     if (!call.status) *size = 0;
@@ -461,19 +461,19 @@ static cudnnStatus_t nothing(const char *name, cudnnHandle_t handle,
 #define SEARCHES(Direction, Perf, Algo, A, B, C)                               \
     cudnnStatus_t cudnnGetConvolution##Direction##Algorithm_v7(                \
         cudnnHandle_t handle, A, B, cudnnConvolutionDescriptor_t, C,           \
-        int requested, int *returned, Perf *found) {                           \
-        return only(__func__, handle, requested, returned, found);             \
+        int requested, int *returned, Perf *results) {                         \
+        return choose(__func__, handle, requested, returned, results);         \
     }                                                                          \
     cudnnStatus_t cudnnFindConvolution##Direction##Algorithm(                  \
         cudnnHandle_t handle, A, B, cudnnConvolutionDescriptor_t, C,           \
-        int requested, int *returned, Perf *found) {                           \
-        return only(__func__, handle, requested, returned, found);             \
+        int requested, int *returned, Perf *results) {                         \
+        return choose(__func__, handle, requested, returned, results);         \
     }                                                                          \
     cudnnStatus_t cudnnFindConvolution##Direction##AlgorithmEx(                \
         cudnnHandle_t handle, A, const void *, B, const void *,                \
         cudnnConvolutionDescriptor_t, C, void *, int requested, int *returned, \
-        Perf *found, void *, size_t) {                                         \
-        return only(__func__, handle, requested, returned, found);             \
+        Perf *results, void *, size_t) {                                       \
+        return choose(__func__, handle, requested, returned, results);         \
     }                                                                          \
     cudnnStatus_t cudnnGetConvolution##Direction##AlgorithmMaxCount(           \
         cudnnHandle_t handle, int *count) {                                    \
@@ -485,7 +485,7 @@ static cudnnStatus_t nothing(const char *name, cudnnHandle_t handle,
     cudnnStatus_t cudnnGetConvolution##Direction##WorkspaceSize(               \
         cudnnHandle_t handle, A, B, cudnnConvolutionDescriptor_t, C, Algo,     \
         size_t *size) {                                                        \
-        return nothing(__func__, handle, size);                                \
+        return report_no_workspace(__func__, handle, size);                    \
     }
 SEARCHES(Forward, cudnnConvolutionFwdAlgoPerf_t, cudnnConvolutionFwdAlgo_t,
          cudnnTensorDescriptor_t, cudnnFilterDescriptor_t,

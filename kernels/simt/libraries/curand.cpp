@@ -249,8 +249,8 @@ simt::Handles<std::shared_ptr<Generator>> &handles =
     *new simt::Handles<std::shared_ptr<Generator>>;
 
 std::shared_ptr<Generator> find(curandGenerator_t handle) {
-    const std::shared_ptr<Generator> *found = handles.find(handle);
-    return found ? *found : nullptr;
+    const std::shared_ptr<Generator> *entry = handles.find(handle);
+    return entry ? *entry : nullptr;
 }
 
 template <class Kind>
@@ -295,9 +295,9 @@ curandStatus_t create(curandGenerator_t *handle, curandRngType_t type,
                 (int)type);
         return CURAND_STATUS_TYPE_ERROR;
     }
-    std::shared_ptr<Generator> *made = handles.create();
-    *made = std::make_shared<Generator>(philox, host);
-    *handle = (curandGenerator_t)made;
+    std::shared_ptr<Generator> *generator = handles.create();
+    *generator = std::make_shared<Generator>(philox, host);
+    *handle = (curandGenerator_t)generator;
     return CURAND_STATUS_SUCCESS;
 }
 
