@@ -42,6 +42,8 @@ class Contents:
 
     sources: the files, or those of the lab's op. launchers: launchers.json's rows.
     wrapped: the launchers in each source, by its path. op: the op's name, or "".
+    cubins: the bytes of the cubins for each compute capability, such as "80".
+    remarks: sentences about the wheel, for the user.
     """
 
     name: str
