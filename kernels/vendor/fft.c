@@ -17,9 +17,9 @@ int fft_rows(int *plan, float *y, float *x, int n, int rows, int direction);
 
 int fft_rows(int *plan, float *y, float *x, int n, int rows, int direction) {
     if (!*plan) {
-        int created;
-        TRY(cufftPlan1d(&created, n, CUFFT_C2C, rows));
-        *plan = created + 1; /* cuFFT's first plan may be number 0 */
+        int number;
+        TRY(cufftPlan1d(&number, n, CUFFT_C2C, rows));
+        *plan = number + 1; /* cuFFT's first plan may be number 0 */
     }
     return cufftExecC2C(*plan - 1, x, y, direction);
 }

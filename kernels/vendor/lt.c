@@ -27,7 +27,7 @@ static const float one = 1, zero = 0;
 
 struct plan {
     void *handle, *desc, *a, *b, *c, *pref; /* all column-major, as in blas.c */
-    struct lt_proposal found[MOST];
+    struct lt_proposal proposals[MOST];
     int count, epilogue;
 };
 
@@ -46,7 +46,7 @@ static int create(struct plan *l, const struct product *p) {
     if (p->bias)
         TRY(cublasLtMatmulDescSetAttribute(l->desc, BIAS_POINTER, &p->bias, 8));
     return cublasLtMatmulAlgoGetHeuristic(l->handle, l->desc, l->b, l->a, l->c,
-                                          l->c, l->pref, MOST, l->found,
+                                          l->c, l->pref, MOST, l->proposals,
                                           &l->count);
 }
 
@@ -56,5 +56,5 @@ int lt_matmul(void **plan, const struct product *p) {
     if (p->choice >= l->count) return NOT_SUPPORTED;
     return cublasLtMatmul(
         l->handle, l->desc, &one, p->b, l->b, p->a, l->a, &zero, p->c, l->c,
-        p->c, l->c, l->found[p->choice].algo, p->workspace, p->bytes, NULL);
+        p->c, l->c, l->proposals[p->choice].algo, p->workspace, p->bytes, NULL);
 }

@@ -6,7 +6,7 @@
 /* cdef: cuRAND's declarations, and ours */
 typedef struct curandGenerator_st *curandGenerator_t;
 enum { XORWOW = 101, PHILOX4_32_10 = 161 };
-enum { ORDER_BEST = 100, ORDER_DEFAULT = 101, ORDER_SEEDED = 102 };
+enum { ORDER_DEFAULT = 101 };
 int curandCreateGenerator(curandGenerator_t *generator, int kind);
 int curandDestroyGenerator(curandGenerator_t generator);
 int curandSetPseudoRandomGeneratorSeed(curandGenerator_t generator,
@@ -15,9 +15,9 @@ int curandSetGeneratorOffset(curandGenerator_t generator,
                              unsigned long long offset);
 int curandSetGeneratorOrdering(curandGenerator_t generator, int order);
 int curandGenerate(curandGenerator_t generator, unsigned *out, size_t n);
-int curandGenerateUniform(curandGenerator_t generator, float *out, size_t n);
 
-/* Write n random 32-bit numbers. *plan keeps its generator, which continues. */
+/* Write n random 32-bit numbers. *plan keeps the generator, so that a later
+ * call writes the numbers that follow. */
 int rand_draw(void **plan, unsigned *out, size_t n, int kind,
               unsigned long long seed, unsigned long long offset, int order);
 /* cdef: ... to here. */

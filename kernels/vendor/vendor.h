@@ -8,7 +8,7 @@
  *
  * Every function returns the library's status; 0 means success. A function that
  * takes `void **plan` creates its handle in the first call, where *plan is
- * NULL. Later calls reuse it. */
+ * NULL. Later calls reuse it. If the first call fails, *plan is unusable. */
 #ifndef WEFT_VENDOR_H
 #define WEFT_VENDOR_H
 #include <stddef.h>

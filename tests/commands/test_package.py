@@ -90,7 +90,7 @@ def test_a_gpu_gets_the_newest_cubin_that_fits(packaged):
     assert packaged.choose_cubin((9, 0), ["90", "90a"]) == "90a"
 
 
-def test_a_gpu_without_a_cubin_is_told_its_capability_and_the_cubins(packaged):
+def test_the_error_without_a_cubin_names_the_capability_and_the_cubins(packaged):
     assert packaged.describe_misfit((12, 0), CUBINS) == (
         "this GPU has compute capability 12.0, and the package has cubins for 7.5, "
         "8.0, 9.0a, 10.0"
@@ -194,7 +194,7 @@ def test_nvcc_compiles_only_for_the_capabilities_that_it_lists(monkeypatch):
         wheel.list_supported(["35"], [])
 
 
-def test_without_a_compiler_the_command_says_what_to_install(tmp_path, monkeypatch):
+def test_without_a_compiler_the_error_names_what_to_install(tmp_path, monkeypatch):
     path = tmp_path / "swish.cu"
     path.write_text(SWISH)
     monkeypatch.setenv("CXX", "no-such-compiler")

@@ -1,4 +1,4 @@
-"""cuBLAS and cuBLASLt on the CPU compute what their documentation states.
+"""cuBLAS and cuBLASLt on the CPU, compared with float64.
 
 Expected values are float64. With u = 2^-24 (2^-53 for doubles), a sum of k products
 that is scaled by alpha, to which beta C is added, has an error of at most
@@ -115,9 +115,9 @@ class Blas:
 
     def create(self, name, *arguments):
         """Return the pointer that a function stores in its first argument."""
-        made = self.ffi.new("void **")
-        assert getattr(self.C, name)(made, *arguments) == SUCCESS
-        return made[0]
+        address = self.ffi.new("void **")
+        assert getattr(self.C, name)(address, *arguments) == SUCCESS
+        return address[0]
 
     def pointer(self, value):
         """Return an argument: an array's address, or the value itself."""
@@ -628,7 +628,16 @@ def test_lt_returns_an_algorithm_or_the_documented_status(blas):
     assert ask(lb, la, ld, ld) == INVALID  # the shapes do not fit
     assert ask(lt.layout(4, 3, 3), lb, ld, ld) == INVALID  # ld < rows
     assert ask(la, lb, ld, lt.layout(4, 2, 4, kind=F64)) == UNSUPPORTED
-    assert ask(la, lb, ld, lt.layout(4, 2, 4, order=2)) == UNSUPPORTED
+    for order in (-1, 2):
+        assert ask(la, lb, ld, lt.layout(4, 2, 4, order=order)) == UNSUPPORTED
+    for operation in (-1, 7):
+        assert lt.set(3, operation, np.int32) == SUCCESS
+        assert ask(lt.layout(3, 4, 3), lb, ld, ld) == INVALID
+    lt.set(3, N, np.int32)
+    for attribute in (22, 26):  # types of the auxiliary matrix and of the bias
+        assert lt.set(attribute, 28, np.int32) == SUCCESS  # 8-bit floats
+        assert ask(la, lb, ld, ld) == UNSUPPORTED
+        assert lt.set(attribute, F32, np.int32) == SUCCESS
     assert count[0] == 0
     lt.set(2, 2, np.int32)  # vectors of alphas
     assert ask(la, lb, ld, ld) == UNSUPPORTED
@@ -654,6 +663,13 @@ def test_lt_changes_the_order_of_a_matrix(blas):
     operands = (scalar(2, F32), store(a, F32, 6), la, scalar(0, F32), None, None)
     assert blas.call("LtMatrixTransform", operation, *operands, C, lc, None) == SUCCESS
     assert (load(C, F32, 5, 3, by_rows=True) == 2 * a).all()
+    # 8-bit integers are rounded, and limited to their range.
+    a = np.arange(-75.0, 75, 10).reshape(5, 3)
+    C = store(np.full((5, 3), 77.0), I8, 4, by_rows=True)
+    la, lc = lt.layout(5, 3, 6, kind=I8), lt.layout(5, 3, 4, ROWS, kind=I8)
+    operands = (scalar(2, F32), store(a, I8, 6), la, *operands[3:])
+    assert blas.call("LtMatrixTransform", operation, *operands, C, lc, None) == SUCCESS
+    assert (load(C, I8, 5, 3, by_rows=True) == np.clip(2 * a, -128, 127)).all()
 
 
 # ---- the headers ----------------------------------------------------------------

@@ -47,15 +47,15 @@ def load(memory, shape, layout):
 
 
 def tensor(cudnn, shape, layout=NCHW, kind=FLOAT):
-    made = cudnn.create("cudnnCreateTensorDescriptor")
-    cudnn.ok("cudnnSetTensor4dDescriptor", made, layout, kind, *shape)
-    return made
+    descriptor = cudnn.create("cudnnCreateTensorDescriptor")
+    cudnn.ok("cudnnSetTensor4dDescriptor", descriptor, layout, kind, *shape)
+    return descriptor
 
 
 def filters(cudnn, shape, layout=NCHW):
-    made = cudnn.create("cudnnCreateFilterDescriptor")
-    cudnn.ok("cudnnSetFilter4dDescriptor", made, FLOAT, layout, *shape)
-    return made
+    descriptor = cudnn.create("cudnnCreateFilterDescriptor")
+    cudnn.ok("cudnnSetFilter4dDescriptor", descriptor, FLOAT, layout, *shape)
+    return descriptor
 
 
 def normal(rng, shape):
@@ -93,11 +93,11 @@ class Case:
     mode: int = CROSS_CORRELATION
 
     def descriptor(self, cudnn):
-        made = cudnn.create("cudnnCreateConvolutionDescriptor")
+        descriptor = cudnn.create("cudnnCreateConvolutionDescriptor")
         numbers = (*self.pad, *self.step, *self.dilation, self.mode, FLOAT)
-        cudnn.ok("cudnnSetConvolution2dDescriptor", made, *numbers)
-        cudnn.ok("cudnnSetConvolutionGroupCount", made, self.groups)
-        return made
+        cudnn.ok("cudnnSetConvolution2dDescriptor", descriptor, *numbers)
+        cudnn.ok("cudnnSetConvolutionGroupCount", descriptor, self.groups)
+        return descriptor
 
     def torch(self, x, w):
         w = w.flip(2, 3) if self.mode == CONVOLUTION else w
@@ -219,9 +219,9 @@ FUNCTIONS = {
 
 
 def activation(cudnn, mode, coef=0.75):
-    made = cudnn.create("cudnnCreateActivationDescriptor")
-    cudnn.ok("cudnnSetActivationDescriptor", made, mode, 1, coef)
-    return made
+    descriptor = cudnn.create("cudnnCreateActivationDescriptor")
+    cudnn.ok("cudnnSetActivationDescriptor", descriptor, mode, 1, coef)
+    return descriptor
 
 
 @pytest.mark.parametrize("mode", FUNCTIONS)
@@ -433,6 +433,13 @@ def test_invalid_calls_return_cudnns_statuses_and_reasons(cudnn, handle):
     assert "x has type 2, and the CPU version has only" in reason(cudnn)
     assert forward(handle, relu, unset, t) == BAD_PARAM
     assert forward(handle, activation(cudnn, IDENTITY), t, t) == BAD_PARAM
+    words = (scale(1), t, None, scale(0), t, x)
+    assert cudnn.status("cudnnTransformTensor", handle, *words) == BAD_PARAM
+    assert reason(cudnn) == "cudnnTransformTensor: x is NULL"
+    words = (scale(1), tensor(cudnn, (1, 1, 1, 1)), x, scale(0), t, x)
+    assert cudnn.status("cudnnTransformTensor", handle, *words) == BAD_PARAM
+    assert cudnn.status("cudnnDestroyTensorDescriptor", None) == BAD_PARAM
+    assert reason(cudnn) == "cudnnDestroyTensorDescriptor: invalid handle"
     words = (t, NCHW, FLOAT, 2, 0, 4, 5)
     assert cudnn.status("cudnnSetTensor4dDescriptor", *words) == BAD_PARAM
     assert "(2,0,4,5), expected at least 1" in reason(cudnn)
@@ -452,7 +459,7 @@ def test_an_algorithm_needs_no_workspace(cudnn, handle):
     get = "cudnnGetConvolutionForwardWorkspaceSize"
     cudnn.ok(get, handle, *words, 6, ctypes.byref(size))
     assert size.value == 0
-    found, count = np.full(12, -1, np.int32), ctypes.c_int()
+    results, count = np.full(12, -1, np.int32), ctypes.c_int()
     get = "cudnnGetConvolutionForwardAlgorithm_v7"
-    cudnn.ok(get, handle, *words, 1, ctypes.byref(count), found)
-    assert count.value == 1 and found[:2].tolist() == [0, 0]  # algo, status
+    cudnn.ok(get, handle, *words, 1, ctypes.byref(count), results)
+    assert count.value == 1 and results[:2].tolist() == [0, 0]  # algo, status

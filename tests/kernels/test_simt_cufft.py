@@ -51,12 +51,12 @@ def numbers(rng, shape, kind):
 
 def factors(n):
     """List the factors of a length as the passes use them; [] for Bluestein."""
-    found = []
+    powers = []
     for r in (4, 2, *range(3, 62, 2)):
         while n % r == 0:
-            found.append(r)
+            powers.append(r)
             n //= r
-    return found if n == 1 else []
+    return powers if n == 1 else []
 
 
 def bound(shape, dtype):
@@ -169,16 +169,16 @@ def test_invalid_calls_return_cuffts_statuses(cufft):
     assert cufft.status("cufftPlanMany", out, 4, four, *many) == INVALID_VALUE
     assert cufft.status("cufftExecC2C", 12345, x, x, FORWARD) == INVALID_PLAN
     cufft.ok("cufftCreate", out)
-    made = handle.value
-    assert cufft.status("cufftExecC2C", made, x, x, FORWARD) == INVALID_PLAN
+    number = handle.value
+    assert cufft.status("cufftExecC2C", number, x, x, FORWARD) == INVALID_PLAN
     size = ctypes.c_size_t(7)
-    cufft.ok("cufftMakePlan1d", made, 16, C2C, 1, ctypes.byref(size))
+    cufft.ok("cufftMakePlan1d", number, 16, C2C, 1, ctypes.byref(size))
     assert size.value == 0
-    assert cufft.status("cufftExecC2C", made, x, x, 0) == INVALID_VALUE
-    assert cufft.status("cufftExecC2C", made, None, x, FORWARD) == INVALID_VALUE
-    assert cufft.status("cufftExecR2C", made, x, x) == INVALID_TYPE
-    cufft.ok("cufftDestroy", made)
-    assert cufft.status("cufftDestroy", made) == INVALID_PLAN
+    assert cufft.status("cufftExecC2C", number, x, x, 0) == INVALID_VALUE
+    assert cufft.status("cufftExecC2C", number, None, x, FORWARD) == INVALID_VALUE
+    assert cufft.status("cufftExecR2C", number, x, x) == INVALID_TYPE
+    cufft.ok("cufftDestroy", number)
+    assert cufft.status("cufftDestroy", number) == INVALID_PLAN
 
 
 def test_a_batch_larger_than_the_buffers(cufft):

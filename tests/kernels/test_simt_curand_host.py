@@ -35,19 +35,19 @@ def curand():
 
 
 def generator(curand, kind, seed=0, offset=0, where="Host"):
-    made = curand.create(f"curandCreateGenerator{where}", kind)
-    curand.ok("curandSetPseudoRandomGeneratorSeed", made, ctypes.c_uint64(seed))
-    curand.ok("curandSetGeneratorOffset", made, ctypes.c_uint64(offset))
-    return made
+    handle = curand.create(f"curandCreateGenerator{where}", kind)
+    curand.ok("curandSetPseudoRandomGeneratorSeed", handle, ctypes.c_uint64(seed))
+    curand.ok("curandSetGeneratorOffset", handle, ctypes.c_uint64(offset))
+    return handle
 
 
-def generate(curand, made, kind, count):
+def generate(curand, handle, kind, count):
     """Return `count` numbers, and require that no memory after them changed."""
     dtype, values = KINDS[kind]
     scalar = ctypes.c_double if dtype is np.float64 else ctypes.c_float
     out = np.full(8 * (count + 1), 0xA5, np.uint8).view(dtype)
     size = ctypes.c_size_t(count)
-    curand.ok(f"curand{kind}", made, out, size, *map(scalar, values))
+    curand.ok(f"curand{kind}", handle, out, size, *map(scalar, values))
     assert (out[count:].view(np.uint8) == 0xA5).all()
     return out[:count]
 
@@ -56,25 +56,25 @@ def generate(curand, made, kind, count):
 @pytest.mark.parametrize("row", CURAND, ids=lambda row: f"{row[0]}-{row[2]}")
 def test_numbers_are_those_of_curand(curand, row, where):
     kind, seed, offset, calls = row
-    made = generator(curand, kind, seed, offset, where)
+    handle = generator(curand, kind, seed, offset, where)
     for name, count, first, last, parity in calls:
-        out = generate(curand, made, name, count)
+        out = generate(curand, handle, name, count)
         for part, expected in ((out[:3], first), (out[-3:], last)):
             # sin() and log() of the C library may differ by a few units
             loose = np.finfo(out.dtype).eps * 16 if "Normal" in name else 0
             np.testing.assert_allclose(part, expected, rtol=loose, atol=loose)
         if "Normal" not in name:
             assert np.bitwise_xor.reduce(out.view(np.uint32)) == parity
-    curand.ok("curandDestroyGenerator", made)
-    assert curand.status("curandDestroyGenerator", made) == NOT_INITIALIZED
+    curand.ok("curandDestroyGenerator", handle)
+    assert curand.status("curandDestroyGenerator", handle) == NOT_INITIALIZED
 
 
 @pytest.mark.parametrize("kind", [XORWOW, PHILOX])
 def test_each_subsequence_is_a_device_generator_of_a_kernel(curand, simt, kind):
     philox, sequences = kind == PHILOX, 65536 if kind == PHILOX else 4096
     each = 4 if philox else 1
-    made = generator(curand, kind, seed=42)
-    all_numbers = generate(curand, made, "Generate", 6 * each * sequences)
+    handle = generator(curand, kind, seed=42)
+    all_numbers = generate(curand, handle, "Generate", 6 * each * sequences)
     turns = all_numbers.reshape(6, sequences, each)
     chosen = np.array([0, 1, 77, sequences - 1])
     starts = np.zeros((len(chosen), 3), np.uint64)
@@ -101,28 +101,28 @@ def test_some_calls_give_the_numbers_of_one_call(curand, kind, name):
 def test_poisson_numbers_have_their_mean_and_variance(curand, kind, mean):
     count = 40001
     out = np.full(count, 0xFFFFFFFF, np.uint32)
-    made = generator(curand, kind, 5)
+    handle = generator(curand, kind, 5)
     for part in (out[:13], out[13:]):
         size = ctypes.c_size_t(len(part))
-        curand.ok("curandGeneratePoisson", made, part, size, mean)
+        curand.ok("curandGeneratePoisson", handle, part, size, mean)
     # Four standard deviations: of the mean, and of the variance (kurtosis 3 + 1 / mean)
     assert abs(out.mean() - mean) <= 4 * (mean / count) ** 0.5
     assert abs(out.var() - mean) <= 4 * mean * ((2 + 1 / mean) / count) ** 0.5
 
 
 def test_invalid_calls_return_curands_statuses(curand, capfd):
-    made = generator(curand, XORWOW)
+    handle = generator(curand, XORWOW)
     nobody, out, size = ctypes.c_void_p(), np.zeros(8), ctypes.c_size_t
-    odd = (made, out, size(3), ctypes.c_float(0), ctypes.c_float(1))
+    odd = (handle, out, size(3), ctypes.c_float(0), ctypes.c_float(1))
     assert curand.status("curandGenerateNormal", *odd) == LENGTH_NOT_MULTIPLE
     assert curand.status("curandGenerate", nobody, out, size(4)) == NOT_INITIALIZED
-    assert curand.status("curandGenerate", made, None, size(0)) == 0
+    assert curand.status("curandGenerate", handle, None, size(0)) == 0
     for order, status in ((100, 0), (101, 0), (103, 0), (102, 104), (201, 104)):
-        assert curand.status("curandSetGeneratorOrdering", made, order) == status
+        assert curand.status("curandSetGeneratorOrdering", handle, order) == status
     for where, status in (("Host", OUT_OF_RANGE), ("", 0)):
         other = generator(curand, XORWOW, where=where)
         assert curand.status("curandSetGeneratorOrdering", other, 104) == status
-    poisson = (made, out, size(4), 0.0)
+    poisson = (handle, out, size(4), 0.0)
     assert curand.status("curandGeneratePoisson", *poisson) == OUT_OF_RANGE
     create = "curandCreateGenerator"
     assert curand.status(create, ctypes.byref(nobody), 99) == TYPE_ERROR

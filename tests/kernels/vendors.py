@@ -1,6 +1,6 @@
 """The CPU versions of NVIDIA's libraries, opened with ctypes.
 
-Their functions return 0 for success. Call.ok() raises AssertionError for any other
+Their functions return 0 for success. Vendor.ok() raises AssertionError for any other
 status.
 """
 

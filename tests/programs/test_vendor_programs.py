@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from test_cublas_programs import PROGRAMS, weft
 from tiers import only
 
 from weft.base.errors import BuildError
@@ -14,7 +15,6 @@ from weft.csource.rewrite import RewriteError
 from weft.programs import program, run
 from weft.toolchain import build, tools
 
-PROGRAMS = Path(__file__).parent / "libraries"
 PRINTS = {
     "random.cu": """\
 pi is about 3.1363
@@ -25,12 +25,6 @@ mean 10.01, variance 4.01
     "conv_layer.cu": "2 x 4 x 8 x 8, right\n",
 }
 FLAGS = ["-O1", "-lcurand", "-lcufft", "-lcudnn", "-arch=sm_80"]
-
-
-def weft(command: str, *words: str, **options) -> subprocess.CompletedProcess:
-    """Run the command; its output is text."""
-    line = [sys.executable, "-m", "weft", command, *words]
-    return subprocess.run(line, text=True, capture_output=True, timeout=120, **options)
 
 
 @pytest.mark.parametrize("name", PRINTS)

@@ -55,7 +55,7 @@ typedef enum {
     CUBLASLT_BATCH_MODE_POINTER_ARRAY = 1
 } cublasLtBatchMode_t;
 
-/* ROWS and COLS are those of the stored matrix, before op(). The distance
+/* ROWS and COLS are the shape of the stored matrix, before op(). The distance
  * between matrices of a batch is in elements. */
 typedef enum {
     CUBLASLT_MATRIX_LAYOUT_TYPE = 0,                 /* uint32_t */

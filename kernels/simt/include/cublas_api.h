@@ -2,11 +2,11 @@
  * products, for 16-bit floats and 8-bit integers. A program that names another
  * function of cuBLAS gets one error with this name.
  *
- * The functions return cuBLAS's status codes. Each call has finished its work
- * when it returns, and is a node if its stream captures. A matrix with m rows
- * is stored by columns: element (i, j) is at index i + j * ld, where the
- * leading dimension ld is at least m. Sums of floats and of 16-bit floats are
- * float in products, and double elsewhere.
+ * The functions return cuBLAS's status codes. A call finishes its work before
+ * it returns; if its stream captures, the call becomes a node instead. A matrix
+ * with m rows is stored by columns: element (i, j) is at index i + j * ld,
+ * where the leading dimension ld is at least m. Sums of floats and of 16-bit
+ * floats are float in products, and double elsewhere.
  *
  * Source of names, parameters, values and errors: cuBLAS documentation 13.0,
  * https://docs.nvidia.com/cuda/cublas */
@@ -78,7 +78,7 @@ typedef enum {
     CUBLAS_ATOMICS_ALLOWED = 1
 } cublasAtomicsMode_t;
 
-/* All algorithms are the same one here. */
+/* All numbers mean the same algorithm here. */
 typedef enum {
     CUBLAS_GEMM_DFALT = -1,
     CUBLAS_GEMM_DEFAULT = -1,
@@ -126,7 +126,7 @@ typedef enum {
     CUBLAS_GEMM_ALGO15_TENSOR_OP
 } cublasGemmAlgo_t;
 
-/* Accepted without effect: TF32 and emulation allow a lower precision, and
+/* The modes have no effect: TF32 and emulation allow a lower precision, and
  * never require it. */
 typedef enum {
     CUBLAS_DEFAULT_MATH = 0,

@@ -179,7 +179,7 @@ typedef struct cudnnConvolutionStruct *cudnnConvolutionDescriptor_t;
 typedef struct cudnnPoolingStruct *cudnnPoolingDescriptor_t;
 typedef struct cudnnActivationStruct *cudnnActivationDescriptor_t;
 
-/* What a search for an algorithm found. `time` is in milliseconds, and -1
+/* The result of a search for an algorithm. `time` is in milliseconds, and -1
  * without a measurement. */
 #define SIMT_PERF(name, algorithm)      \
     typedef struct {                    \
@@ -214,9 +214,9 @@ cudnnStatus_t cudnnGetStream(cudnnHandle_t handle, cudaStream_t *stream);
 
 /* ---- descriptors --------------------------------------------------------- */
 
-/* Every dimension and stride counts elements and is at least 1.
- * CUDNN_STATUS_BAD_PARAM: it is not, or a pointer or descriptor is invalid.
- * CUDNN_STATUS_NOT_SUPPORTED: the CPU version lacks it. */
+/* Every dimension and stride is in elements and at least 1.
+ * CUDNN_STATUS_BAD_PARAM: one is below 1, or a pointer or descriptor is
+ * invalid. CUDNN_STATUS_NOT_SUPPORTED: the CPU version lacks it. */
 cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t *tensor);
 cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t tensor);
 cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t tensor,

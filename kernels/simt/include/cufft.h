@@ -3,8 +3,8 @@
  * Names, parameters and numbers of the constants are cuFFT's
  * (docs.nvidia.com/cuda/cufft), since the same program also calls the library
  * of a GPU. Constants that CUDA 13 removed remain, since programs for CUDA 12
- * use them. Not supported: callbacks, several GPUs and the other parts of
- * cufftXt.h. */
+ * use them. Callbacks, several GPUs and the other parts of cufftXt.h are not
+ * supported. */
 #ifndef SIMT_CUFFT_H
 #define SIMT_CUFFT_H
 #define _CUFFT_H_ /* programs test for this guard */

@@ -3,8 +3,8 @@
  *
  * Names, parameters and numbers of the constants are cuRAND's
  * (docs.nvidia.com/cuda/curand), since the same program also calls the library
- * of a GPU. Bodies and the order of the numbers are in libraries/curand.cpp.
- * Not supported: the other generators, and the ordering SEEDED. */
+ * of a GPU. libraries/curand.cpp defines the functions and the order of the
+ * numbers. The other generators and the ordering SEEDED are not supported. */
 #ifndef SIMT_CURAND_H
 #define SIMT_CURAND_H
 #define CURAND_H_ /* programs test for this guard */

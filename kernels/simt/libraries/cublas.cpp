@@ -70,34 +70,33 @@ PROPERTY(AtomicsMode, cublasAtomicsMode_t, atomics, CUBLAS_ATOMICS_NOT_ALLOWED,
 PROPERTY(MathMode, cublasMath_t, math, 0, 31)
 PROPERTY(SmCountTarget, int, multiprocessors, 0, 1 << 20)
 
-#define FOR_EACH_STATUS(x)                                                    \
-    x(SUCCESS, "success") x(NOT_INITIALIZED,                                  \
-                            "the library was not initialized")                \
-        x(ALLOC_FAILED, "the resource allocation failed")                     \
-            x(INVALID_VALUE, "an invalid value was passed")                   \
-                x(ARCH_MISMATCH, "the device lacks a required feature")       \
-                    x(MAPPING_ERROR, "an access to GPU memory failed")        \
-                        x(EXECUTION_FAILED, "the function failed on the GPU") \
-                            x(INTERNAL_ERROR, "an internal operation failed") \
-                                x(NOT_SUPPORTED, "the parameters are not "    \
-                                                 "supported")                 \
-                                    x(LICENSE_ERROR, "the license is invalid")
+struct Status {
+    cublasStatus_t status;
+    const char *name, *text;
+};
+#define STATUS(name, text) {CUBLAS_STATUS_##name, "CUBLAS_STATUS_" #name, text}
+static const Status STATUSES[] = {
+    STATUS(SUCCESS, "success"),
+    STATUS(NOT_INITIALIZED, "the library was not initialized"),
+    STATUS(ALLOC_FAILED, "the resource allocation failed"),
+    STATUS(INVALID_VALUE, "an invalid value was passed"),
+    STATUS(ARCH_MISMATCH, "the device lacks a required feature"),
+    STATUS(MAPPING_ERROR, "an access to GPU memory failed"),
+    STATUS(EXECUTION_FAILED, "the function failed on the GPU"),
+    STATUS(INTERNAL_ERROR, "an internal operation failed"),
+    STATUS(NOT_SUPPORTED, "the parameters are not supported"),
+    STATUS(LICENSE_ERROR, "the license is invalid"),
+};
 
 const char *weft_blas::status_name(cublasStatus_t status) {
-    switch (status) {
-#define NAME(name, text) \
-    case CUBLAS_STATUS_##name: return "CUBLAS_STATUS_" #name;
-        FOR_EACH_STATUS(NAME)
-    }
+    for (const Status &each : STATUSES)
+        if (each.status == status) return each.name;
     return "unknown cuBLAS status";
 }
 
 const char *weft_blas::status_text(cublasStatus_t status) {
-    switch (status) {
-#define TEXT(name, text) \
-    case CUBLAS_STATUS_##name: return text;
-        FOR_EACH_STATUS(TEXT)
-    }
+    for (const Status &each : STATUSES)
+        if (each.status == status) return each.text;
     return "unknown cuBLAS status";
 }
 

@@ -50,6 +50,12 @@ bool is_shape(const Layout &x, uint64_t rows, uint64_t columns, int count) {
            x.ld >= (int64_t)(least ? least : 1);
 }
 
+bool has_algorithm(int compute, int scale, int a, int b, int c, int d) {
+    int needed;
+    return is_supported((cublasComputeType_t)compute, a, b, d, &needed) &&
+           needed == scale && c == d;
+}
+
 /* Check a description, and complete `matmul` from it. */
 cublasStatus_t describe(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,
                         cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
@@ -62,21 +68,20 @@ cublasStatus_t describe(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,
     memcpy(&x.a, a, sizeof x.a), memcpy(&x.b, b, sizeof x.b);
     memcpy(&x.c, c, sizeof x.c), memcpy(&x.d, d, sizeof x.d);
     const Operation &o = x.operation;
-    int scale;
-    if (!is_supported((cublasComputeType_t)o.compute, x.a.type, x.b.type,
-                      x.d.type, &scale) ||
-        scale != o.scale || x.c.type != x.d.type ||
-        o.pointers > CUBLASLT_POINTER_MODE_DEVICE || o.transc != CUBLAS_OP_N ||
-        o.fill != CUBLAS_FILL_MODE_FULL)
+    if (!has_algorithm(o.compute, o.scale, x.a.type, x.b.type, x.c.type,
+                       x.d.type) ||
+        !weft_size_of(x.bias_type()) || !weft_size_of(x.aux_type()) ||
+        (unsigned)o.pointers > CUBLASLT_POINTER_MODE_DEVICE ||
+        o.transc != CUBLAS_OP_N || o.fill != CUBLAS_FILL_MODE_FULL)
         return CUBLAS_STATUS_NOT_SUPPORTED;
     for (const Layout *one : {&x.a, &x.b, &x.c, &x.d})
-        if (one->order > CUBLASLT_ORDER_ROW || one->mode || one->plane)
-            return CUBLAS_STATUS_NOT_SUPPORTED;
-    for (const void *refused : o.refused)
-        if (refused) return CUBLAS_STATUS_NOT_SUPPORTED;
+        if (!one->is_supported()) return CUBLAS_STATUS_NOT_SUPPORTED;
+    for (const void *pointer : o.unsupported)
+        if (pointer) return CUBLAS_STATUS_NOT_SUPPORTED;
     bool known = false;
     for (const unsigned epilogue : EPILOGUES) known |= epilogue == o.epilogue;
-    if (!known || x.d.rows > INT32_MAX || x.d.columns > INT32_MAX ||
+    if (!known || !is_operation(o.transa) || !is_operation(o.transb) ||
+        x.d.rows > INT32_MAX || x.d.columns > INT32_MAX ||
         x.a.rows > INT32_MAX || x.a.columns > INT32_MAX)
         return CUBLAS_STATUS_INVALID_VALUE;
     const bool ta = o.transa != CUBLAS_OP_N, tb = o.transb != CUBLAS_OP_N;
@@ -270,11 +275,9 @@ cublasStatus_t cublasLtMatmulAlgoGetIds(cublasLtHandle_t handle,
                                         cudaDataType Btype, cudaDataType Ctype,
                                         cudaDataType Dtype, int requested,
                                         int ids[], int *returned) {
-    int needed;
     if (!handles.find(handle)) return CUBLAS_STATUS_NOT_INITIALIZED;
     if (requested <= 0 || !ids || !returned) return CUBLAS_STATUS_INVALID_VALUE;
-    *returned = is_supported(compute, Atype, Btype, Dtype, &needed) &&
-                needed == (int)scale && Ctype == Dtype;
+    *returned = has_algorithm(compute, scale, Atype, Btype, Ctype, Dtype);
     ids[0] = 0;
     return *returned ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
@@ -285,11 +288,9 @@ cublasStatus_t cublasLtMatmulAlgoInit(cublasLtHandle_t handle,
                                       cudaDataType Btype, cudaDataType Ctype,
                                       cudaDataType Dtype, int id,
                                       cublasLtMatmulAlgo_t *algo) {
-    int needed;
     if (!handles.find(handle)) return CUBLAS_STATUS_NOT_INITIALIZED;
     if (!algo || id) return CUBLAS_STATUS_INVALID_VALUE;
-    if (!is_supported(compute, Atype, Btype, Dtype, &needed) ||
-        needed != (int)scale || Ctype != Dtype)
+    if (!has_algorithm(compute, scale, Atype, Btype, Ctype, Dtype))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     *algo = {{ALGORITHM}};
     return CUBLAS_STATUS_SUCCESS;
@@ -358,12 +359,12 @@ cublasStatus_t cublasLtMatrixTransform(
     const bool ta = o.transa != CUBLAS_OP_N, tb = o.transb != CUBLAS_OP_N;
     const uint64_t m = c.rows, n = c.columns;
     for (const Layout *one : {&a, &b, &c})
-        if (one->order > CUBLASLT_ORDER_ROW || one->mode || one->plane ||
-            !weft_size_of(one->type))
+        if (!one->is_supported() || !weft_size_of(one->type))
             return CUBLAS_STATUS_NOT_SUPPORTED;
     if (o.scale != GEMM_F32 && o.scale != GEMM_F64)
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    if (!is_shape(a, ta ? n : m, ta ? m : n, c.count) ||
+    if (!is_operation(o.transa) || !is_operation(o.transb) ||
+        !is_shape(a, ta ? n : m, ta ? m : n, c.count) ||
         !is_shape(c, m, n, c.count) ||
         (has_b && !is_shape(b, tb ? n : m, tb ? m : n, c.count)))
         return CUBLAS_STATUS_INVALID_VALUE;

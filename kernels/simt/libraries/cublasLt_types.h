@@ -1,4 +1,4 @@
-/* cublasLt_types.h -- what cuBLASLt's descriptions hold, in the program's
+/* cublasLt_types.h -- cuBLASLt's descriptions, as they are in the program's
  * opaque memory. */
 #ifndef WEFT_LIBRARIES_CUBLASLT_TYPES_H
 #define WEFT_LIBRARIES_CUBLASLT_TYPES_H
@@ -16,6 +16,10 @@ struct Layout {
     /* The distance in elements between elements of a column and of a row. */
     ptrdiff_t down() const { return order == CUBLASLT_ORDER_ROW ? ld : 1; }
     ptrdiff_t right() const { return order == CUBLASLT_ORDER_ROW ? 1 : ld; }
+    /* Whether the CPU version has this layout. */
+    bool is_supported() const {
+        return (unsigned)order <= CUBLASLT_ORDER_ROW && !mode && !plane;
+    }
 };
 
 /* What cublasLtMatmul() does. A type of -1 is that of D. */
@@ -26,7 +30,7 @@ struct Operation {
     int64_t bias_stride, aux_ld, aux_stride, alpha_stride;
     int multiprocessors, aux_type, bias_type;
     signed char fast;
-    void *refused[8]; /* scales and amax values of 8-bit floats */
+    void *unsupported[7]; /* scales and amax values of 8-bit floats */
 };
 
 /* What cublasLtMatrixTransform() does. */

@@ -77,20 +77,18 @@ static cublasStatus_t gemm(cublasXtHandle_t handle, cublasOperation_t transa,
     FIND_XT(context, handle);
     if (!context->has_device) return CUBLAS_STATUS_NOT_INITIALIZED;
     const bool ta = transa != CUBLAS_OP_N, tb = transb != CUBLAS_OP_N;
-    const auto fits = [](size_t ld, size_t rows) { return ld && ld >= rows; };
-    if (transa < CUBLAS_OP_N || transa > CUBLAS_OP_C || transb < CUBLAS_OP_N ||
-        transb > CUBLAS_OP_C || !alpha || !beta || !fits(lda, ta ? k : m) ||
-        !fits(ldb, tb ? n : k) || !fits(ldc, m) || m > __INT_MAX__ ||
-        n > __INT_MAX__ || k > __INT_MAX__)
+    if (m > __INT_MAX__ || n > __INT_MAX__ || k > __INT_MAX__ ||
+        !is_operation(transa) || !is_operation(transb) || !alpha || !beta ||
+        !fits((long)lda, (long)(ta ? k : m)) ||
+        !fits((long)ldb, (long)(tb ? n : k)) || !fits((long)ldc, (long)m))
         return CUBLAS_STATUS_INVALID_VALUE;
-    constexpr int type = sizeof(T) == 8 ? GEMM_F64 : GEMM_F32;
     const ptrdiff_t a = (ptrdiff_t)lda, b = (ptrdiff_t)ldb, c = (ptrdiff_t)ldc;
     struct gemm g = {};
     g.m = (int)m, g.n = (int)n, g.k = (int)k;
     g.alpha = *alpha, g.beta = *beta;
-    g.a = {(void *)A, type, ta ? a : 1, ta ? 1 : a};
-    g.b = {(void *)B, type, tb ? b : 1, tb ? 1 : b};
-    g.c = g.d = {C, type, 1, c};
+    g.a = {(void *)A, TYPE<T>, ta ? a : 1, ta ? 1 : a};
+    g.b = {(void *)B, TYPE<T>, tb ? b : 1, tb ? 1 : b};
+    g.c = g.d = {C, TYPE<T>, 1, c};
     g.threads = simt_threads();
     return weft_gemm(&g) ? CUBLAS_STATUS_ALLOC_FAILED : CUBLAS_STATUS_SUCCESS;
 }

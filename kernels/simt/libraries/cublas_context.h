@@ -22,6 +22,9 @@ namespace weft_blas {
 typedef std::vector<simt::Argument> Arguments;
 using simt::Argument;
 
+/* The gemm_type of float and of double. */
+template <class T> constexpr int TYPE = sizeof(T) == 8 ? GEMM_F64 : GEMM_F32;
+
 extern simt::Handles<cublasContext> &handles;
 
 /* alpha or beta: a value, or its address in device memory. */
@@ -49,6 +52,12 @@ void multiply(const Products &products);
  * memory whose columns are `ld` elements apart. */
 Argument matrix(const char *name, Argument::Access access, const void *at,
                 int type, long rows, long columns, long ld);
+
+inline bool is_operation(int trans) {
+    return trans >= CUBLAS_OP_N && trans <= CUBLAS_OP_C;
+}
+/* Return whether `ld` is a valid leading dimension for columns of `rows`. */
+inline bool fits(long ld, long rows) { return ld >= 1 && ld >= rows; }
 
 /* Return whether a product of these types exists, and set *scale to the type of
  * alpha and beta. Source: table of cublasGemmEx() in cuBLAS's documentation. */

@@ -93,132 +93,93 @@ struct Operand {
     long long stride; /* in elements */
 };
 
-/* The parameters that all of cuBLAS's products have. */
-struct Request {
-    const char *name;
-    cublasHandle_t handle;
-    cublasOperation_t transa, transb;
-    int m, n, k;
-    const void *alpha;
-    Operand a, b;
-    const void *beta;
-    Operand c;
-    int count;
-    bool is_array; /* whether the operands are arrays of addresses */
-    int scale;     /* the type of alpha and beta */
-};
-
-bool is_valid(const Request &r) {
-    const bool ta = r.transa != CUBLAS_OP_N, tb = r.transb != CUBLAS_OP_N;
-    const auto is_operation = [](cublasOperation_t trans) {
-        return trans >= CUBLAS_OP_N && trans <= CUBLAS_OP_C;
-    };
-    const auto fits = [](int ld, int rows) { return ld >= 1 && ld >= rows; };
-    return r.m >= 0 && r.n >= 0 && r.k >= 0 && r.count >= 0 && r.alpha &&
-           r.beta && is_operation(r.transa) && is_operation(r.transb) &&
-           fits(r.a.ld, ta ? r.k : r.m) && fits(r.b.ld, tb ? r.n : r.k) &&
-           fits(r.c.ld, r.m);
-}
-
 /* Return where an operand of product `i` is. */
 void *place(const Operand &x, bool is_array, int i) {
     if (is_array) return ((void *const *)x.at)[i];
     return (char *)x.at + i * x.stride * (long long)weft_size_of(x.type);
 }
 
-cublasStatus_t run(const Request &r) {
-    cublasContext *const context = handles.find(r.handle);
-    if (!context) return CUBLAS_STATUS_NOT_INITIALIZED;
-    if (!is_valid(r)) return CUBLAS_STATUS_INVALID_VALUE;
-    if (!r.m || !r.n || !r.count) return CUBLAS_STATUS_SUCCESS;
-    const bool ta = r.transa != CUBLAS_OP_N, tb = r.transb != CUBLAS_OP_N;
+/* Do the work of all of cuBLAS's products. `is_array`: whether the operands are
+ * arrays of addresses. */
+cublasStatus_t run(const char *name, cublasHandle_t handle,
+                   cublasOperation_t transa, cublasOperation_t transb, int m,
+                   int n, int k, const void *alpha, const Operand &a,
+                   const Operand &b, const void *beta, const Operand &c,
+                   cublasComputeType_t compute, int count = 1,
+                   bool is_array = false) {
+    FIND(context, handle);
+    int scale; // the type of alpha and beta
+    if (!is_supported(compute, a.type, b.type, c.type, &scale))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    const bool ta = transa != CUBLAS_OP_N, tb = transb != CUBLAS_OP_N;
+    if (m < 0 || n < 0 || k < 0 || count < 0 || !alpha || !beta ||
+        !is_operation(transa) || !is_operation(transb) ||
+        !fits(a.ld, ta ? k : m) || !fits(b.ld, tb ? n : k) || !fits(c.ld, m))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (!m || !n || !count) return CUBLAS_STATUS_SUCCESS;
     Products all = {};
     struct gemm &g = all.gemm;
-    g.m = r.m, g.n = r.n, g.k = r.k;
-    g.a = {0, r.a.type, ta ? r.a.ld : 1, ta ? 1 : r.a.ld};
-    g.b = {0, r.b.type, tb ? r.b.ld : 1, tb ? 1 : r.b.ld};
-    g.c = g.d = {0, r.c.type, 1, r.c.ld};
+    g.m = m, g.n = n, g.k = k;
+    g.a = {0, a.type, ta ? a.ld : 1, ta ? 1 : a.ld};
+    g.b = {0, b.type, tb ? b.ld : 1, tb ? 1 : b.ld};
+    g.c = g.d = {0, c.type, 1, c.ld};
     Arguments arguments;
     const bool on_device = context->pointers == CUBLAS_POINTER_MODE_DEVICE;
-    const auto read = [&](const char *name, const void *at, Scalar *scalar) {
-        return read_scalar(r.name, name, at, r.scale, on_device, &arguments,
+    const auto read = [&](const char *what, const void *at, Scalar *scalar) {
+        return read_scalar(name, what, at, scale, on_device, &arguments,
                            scalar);
     };
-    if (!read("alpha", r.alpha, &all.alpha) || !read("beta", r.beta, &all.beta))
+    if (!read("alpha", alpha, &all.alpha) || !read("beta", beta, &all.beta))
         return CUBLAS_STATUS_EXECUTION_FAILED;
-    const bool reads = (all.alpha.at || all.alpha.value != 0) && r.k;
-    if (r.is_array) {
-        const size_t size = r.count * sizeof(void *);
-        Arguments arrays = {{"Carray", Argument::READ, r.c.at, size}};
+    const bool reads = (all.alpha.at || all.alpha.value != 0) && k;
+    if (is_array) {
+        const size_t size = count * sizeof(void *);
+        Arguments arrays = {{"Carray", Argument::READ, c.at, size}};
         if (reads) {
-            arrays.push_back({"Aarray", Argument::READ, r.a.at, size});
-            arrays.push_back({"Barray", Argument::READ, r.b.at, size});
+            arrays.push_back({"Aarray", Argument::READ, a.at, size});
+            arrays.push_back({"Barray", Argument::READ, b.at, size});
         }
-        if (!simt::may_access(r.name, arrays))
+        if (!simt::may_access(name, arrays))
             return CUBLAS_STATUS_EXECUTION_FAILED;
     }
-    for (int i = 0; i < r.count; i++) {
+    for (int i = 0; i < count; i++) {
         Products::Place at = {};
         if (reads) {
-            at.a = place(r.a, r.is_array, i);
-            at.b = place(r.b, r.is_array, i);
-            arguments.push_back(matrix("A", Argument::READ, at.a, r.a.type,
-                                       ta ? r.k : r.m, ta ? r.m : r.k, r.a.ld));
-            arguments.push_back(matrix("B", Argument::READ, at.b, r.b.type,
-                                       tb ? r.n : r.k, tb ? r.k : r.n, r.b.ld));
+            at.a = place(a, is_array, i);
+            at.b = place(b, is_array, i);
+            arguments.push_back(matrix("A", Argument::READ, at.a, a.type,
+                                       ta ? k : m, ta ? m : k, a.ld));
+            arguments.push_back(matrix("B", Argument::READ, at.b, b.type,
+                                       tb ? n : k, tb ? k : n, b.ld));
         }
-        at.c = at.d = place(r.c, r.is_array, i);
+        at.c = at.d = place(c, is_array, i);
         arguments.push_back(
-            matrix("C", Argument::WRITE, at.d, r.c.type, r.m, r.n, r.c.ld));
+            matrix("C", Argument::WRITE, at.d, c.type, m, n, c.ld));
         all.places.push_back(at);
     }
-    return status_of(simt::submit(r.name, context->stream, arguments,
+    return status_of(simt::submit(name, context->stream, arguments,
                                   [all] { multiply(all); }));
 }
 
 } // namespace
 
-#define ONE_TYPE(gemm, batched, strided, T, TYPE)                           \
+#define ONE_TYPE(gemm, batched, strided, T, TYPE, COMPUTE)                  \
     cublasStatus_t gemm(cublasHandle_t handle, cublasOperation_t transa,    \
                         cublasOperation_t transb, int m, int n, int k,      \
                         const T *alpha, const T *A, int lda, const T *B,    \
                         int ldb, const T *beta, T *C, int ldc) {            \
-        return run({__func__,                                               \
-                    handle,                                                 \
-                    transa,                                                 \
-                    transb,                                                 \
-                    m,                                                      \
-                    n,                                                      \
-                    k,                                                      \
-                    alpha,                                                  \
-                    {A, TYPE, lda, 0},                                      \
-                    {B, TYPE, ldb, 0},                                      \
-                    beta,                                                   \
-                    {C, TYPE, ldc, 0},                                      \
-                    1,                                                      \
-                    false,                                                  \
-                    TYPE});                                                 \
+        return run(__func__, handle, transa, transb, m, n, k, alpha,        \
+                   {A, TYPE, lda, 0}, {B, TYPE, ldb, 0}, beta,              \
+                   {C, TYPE, ldc, 0}, COMPUTE);                             \
     }                                                                       \
     cublasStatus_t batched(cublasHandle_t handle, cublasOperation_t transa, \
                            cublasOperation_t transb, int m, int n, int k,   \
                            const T *alpha, const T *const A[], int lda,     \
                            const T *const B[], int ldb, const T *beta,      \
                            T *const C[], int ldc, int count) {              \
-        return run({__func__,                                               \
-                    handle,                                                 \
-                    transa,                                                 \
-                    transb,                                                 \
-                    m,                                                      \
-                    n,                                                      \
-                    k,                                                      \
-                    alpha,                                                  \
-                    {A, TYPE, lda, 0},                                      \
-                    {B, TYPE, ldb, 0},                                      \
-                    beta,                                                   \
-                    {C, TYPE, ldc, 0},                                      \
-                    count,                                                  \
-                    true,                                                   \
-                    TYPE});                                                 \
+        return run(__func__, handle, transa, transb, m, n, k, alpha,        \
+                   {A, TYPE, lda, 0}, {B, TYPE, ldb, 0}, beta,              \
+                   {C, TYPE, ldc, 0}, COMPUTE, count, true);                \
     }                                                                       \
     cublasStatus_t strided(cublasHandle_t handle, cublasOperation_t transa, \
                            cublasOperation_t transb, int m, int n, int k,   \
@@ -226,36 +187,16 @@ cublasStatus_t run(const Request &r) {
                            long long strideA, const T *B, int ldb,          \
                            long long strideB, const T *beta, T *C, int ldc, \
                            long long strideC, int count) {                  \
-        return run({__func__,                                               \
-                    handle,                                                 \
-                    transa,                                                 \
-                    transb,                                                 \
-                    m,                                                      \
-                    n,                                                      \
-                    k,                                                      \
-                    alpha,                                                  \
-                    {A, TYPE, lda, strideA},                                \
-                    {B, TYPE, ldb, strideB},                                \
-                    beta,                                                   \
-                    {C, TYPE, ldc, strideC},                                \
-                    count,                                                  \
-                    false,                                                  \
-                    TYPE});                                                 \
+        return run(__func__, handle, transa, transb, m, n, k, alpha,        \
+                   {A, TYPE, lda, strideA}, {B, TYPE, ldb, strideB}, beta,  \
+                   {C, TYPE, ldc, strideC}, COMPUTE, count);                \
     }
 ONE_TYPE(cublasSgemm_v2, cublasSgemmBatched, cublasSgemmStridedBatched, float,
-         GEMM_F32)
+         GEMM_F32, CUBLAS_COMPUTE_32F)
 ONE_TYPE(cublasDgemm_v2, cublasDgemmBatched, cublasDgemmStridedBatched, double,
-         GEMM_F64)
+         GEMM_F64, CUBLAS_COMPUTE_64F)
 ONE_TYPE(cublasHgemm, cublasHgemmBatched, cublasHgemmStridedBatched, __half,
-         GEMM_F16)
-
-/* Do the work of the functions whose types are parameters. */
-static cublasStatus_t run_typed(Request r, cublasComputeType_t compute) {
-    if (!handles.find(r.handle)) return CUBLAS_STATUS_NOT_INITIALIZED;
-    if (!is_supported(compute, r.a.type, r.b.type, r.c.type, &r.scale))
-        return CUBLAS_STATUS_NOT_SUPPORTED;
-    return run(r);
-}
+         GEMM_F16, CUBLAS_COMPUTE_16F)
 
 cublasStatus_t cublasSgemmEx(cublasHandle_t handle, cublasOperation_t transa,
                              cublasOperation_t transb, int m, int n, int k,
@@ -263,22 +204,9 @@ cublasStatus_t cublasSgemmEx(cublasHandle_t handle, cublasOperation_t transa,
                              cudaDataType Atype, int lda, const void *B,
                              cudaDataType Btype, int ldb, const float *beta,
                              void *C, cudaDataType Ctype, int ldc) {
-    return run_typed({__func__,
-                      handle,
-                      transa,
-                      transb,
-                      m,
-                      n,
-                      k,
-                      alpha,
-                      {A, Atype, lda, 0},
-                      {B, Btype, ldb, 0},
-                      beta,
-                      {C, Ctype, ldc, 0},
-                      1,
-                      false,
-                      GEMM_F32},
-                     CUBLAS_COMPUTE_32F);
+    return run(__func__, handle, transa, transb, m, n, k, alpha,
+               {A, Atype, lda, 0}, {B, Btype, ldb, 0}, beta, {C, Ctype, ldc, 0},
+               CUBLAS_COMPUTE_32F);
 }
 
 cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
@@ -288,22 +216,9 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
                             cudaDataType Btype, int ldb, const void *beta,
                             void *C, cudaDataType Ctype, int ldc,
                             cublasComputeType_t compute, cublasGemmAlgo_t) {
-    return run_typed({__func__,
-                      handle,
-                      transa,
-                      transb,
-                      m,
-                      n,
-                      k,
-                      alpha,
-                      {A, Atype, lda, 0},
-                      {B, Btype, ldb, 0},
-                      beta,
-                      {C, Ctype, ldc, 0},
-                      1,
-                      false,
-                      0},
-                     compute);
+    return run(__func__, handle, transa, transb, m, n, k, alpha,
+               {A, Atype, lda, 0}, {B, Btype, ldb, 0}, beta, {C, Ctype, ldc, 0},
+               compute);
 }
 
 cublasStatus_t cublasGemmBatchedEx(
@@ -312,22 +227,9 @@ cublasStatus_t cublasGemmBatchedEx(
     cudaDataType Atype, int lda, const void *const B[], cudaDataType Btype,
     int ldb, const void *beta, void *const C[], cudaDataType Ctype, int ldc,
     int count, cublasComputeType_t compute, cublasGemmAlgo_t) {
-    return run_typed({__func__,
-                      handle,
-                      transa,
-                      transb,
-                      m,
-                      n,
-                      k,
-                      alpha,
-                      {A, Atype, lda, 0},
-                      {B, Btype, ldb, 0},
-                      beta,
-                      {C, Ctype, ldc, 0},
-                      count,
-                      true,
-                      0},
-                     compute);
+    return run(__func__, handle, transa, transb, m, n, k, alpha,
+               {A, Atype, lda, 0}, {B, Btype, ldb, 0}, beta, {C, Ctype, ldc, 0},
+               compute, count, true);
 }
 
 cublasStatus_t cublasGemmStridedBatchedEx(
@@ -337,20 +239,7 @@ cublasStatus_t cublasGemmStridedBatchedEx(
     long long strideB, const void *beta, void *C, cudaDataType Ctype, int ldc,
     long long strideC, int count, cublasComputeType_t compute,
     cublasGemmAlgo_t) {
-    return run_typed({__func__,
-                      handle,
-                      transa,
-                      transb,
-                      m,
-                      n,
-                      k,
-                      alpha,
-                      {A, Atype, lda, strideA},
-                      {B, Btype, ldb, strideB},
-                      beta,
-                      {C, Ctype, ldc, strideC},
-                      count,
-                      false,
-                      0},
-                     compute);
+    return run(__func__, handle, transa, transb, m, n, k, alpha,
+               {A, Atype, lda, strideA}, {B, Btype, ldb, strideB}, beta,
+               {C, Ctype, ldc, strideC}, compute, count);
 }

@@ -41,8 +41,7 @@ struct Call {
     /* Add alpha or beta. Return false if the host cannot read it. */
     template <class T>
     bool read(const char *what, const T *at, Scalar *scalar) {
-        constexpr int type = sizeof(T) == 8 ? GEMM_F64 : GEMM_F32;
-        return read_scalar(name, what, at, type, on_device(), &arguments,
+        return read_scalar(name, what, at, TYPE<T>, on_device(), &arguments,
                            scalar);
     }
     template <class T> void add_result(T *result) {
@@ -183,10 +182,6 @@ cublasStatus_t rotate(const char *name, cublasHandle_t handle, int n, T *x,
 
 /* ---- matrices ----------------------------------------------------------- */
 
-constexpr bool is_operation(cublasOperation_t trans) {
-    return trans >= CUBLAS_OP_N && trans <= CUBLAS_OP_C;
-}
-
 /* y = alpha op(A) x + beta y */
 template <class T>
 cublasStatus_t gemv(const char *name, cublasHandle_t handle,
@@ -194,13 +189,12 @@ cublasStatus_t gemv(const char *name, cublasHandle_t handle,
                     const T *A, int lda, const T *x, int incx, const T *beta,
                     T *y, int incy) {
     FIND(context, handle);
-    if (m < 0 || n < 0 || lda < 1 || lda < m || !incx || !incy ||
+    if (m < 0 || n < 0 || !fits(lda, m) || !incx || !incy ||
         !is_operation(trans) || !alpha || !beta)
         return CUBLAS_STATUS_INVALID_VALUE;
     if (!m || !n) return CUBLAS_STATUS_SUCCESS;
     const bool turned = trans != CUBLAS_OP_N;
     const long rows = turned ? n : m, columns = turned ? m : n;
-    constexpr int type = sizeof(T) == 8 ? GEMM_F64 : GEMM_F32;
     Scalar a, b;
     Call call = {name, context, {}};
     if (!call.read("alpha", alpha, &a) || !call.read("beta", beta, &b))
@@ -208,7 +202,7 @@ cublasStatus_t gemv(const char *name, cublasHandle_t handle,
     call.arguments.push_back(vector("y", Argument::WRITE, y, rows, incy));
     if (a.at || a.value != 0) {
         call.arguments.push_back(
-            matrix("A", Argument::READ, A, type, m, n, lda));
+            matrix("A", Argument::READ, A, TYPE<T>, m, n, lda));
         call.arguments.push_back(vector("x", Argument::READ, x, columns, incx));
     }
     return call.run([=] {
@@ -238,14 +232,13 @@ cublasStatus_t ger(const char *name, cublasHandle_t handle, int m, int n,
                    const T *alpha, const T *x, int incx, const T *y, int incy,
                    T *A, int lda) {
     FIND(context, handle);
-    if (m < 0 || n < 0 || !incx || !incy || lda < 1 || lda < m || !alpha)
+    if (m < 0 || n < 0 || !incx || !incy || !fits(lda, m) || !alpha)
         return CUBLAS_STATUS_INVALID_VALUE;
-    constexpr int type = sizeof(T) == 8 ? GEMM_F64 : GEMM_F32;
     Scalar scale;
     Call call = {name, context, {}};
     call.arguments = {vector("x", Argument::READ, x, m, incx),
                       vector("y", Argument::READ, y, n, incy),
-                      matrix("A", Argument::WRITE, A, type, m, n, lda)};
+                      matrix("A", Argument::WRITE, A, TYPE<T>, m, n, lda)};
     if (!call.read("alpha", alpha, &scale))
         return CUBLAS_STATUS_EXECUTION_FAILED;
     return call.run([=] {
@@ -265,11 +258,10 @@ cublasStatus_t geam(const char *name, cublasHandle_t handle,
     FIND(context, handle);
     const bool ta = transa != CUBLAS_OP_N, tb = transb != CUBLAS_OP_N;
     if (m < 0 || n < 0 || !is_operation(transa) || !is_operation(transb) ||
-        !alpha || !beta || lda < 1 || lda < (ta ? n : m) || ldb < 1 ||
-        ldb < (tb ? n : m) || ldc < 1 || ldc < m ||
-        (A == C && (ta || lda != ldc)) || (B == C && (tb || ldb != ldc)))
+        !alpha || !beta || !fits(lda, ta ? n : m) || !fits(ldb, tb ? n : m) ||
+        !fits(ldc, m) || (A == C && (ta || lda != ldc)) ||
+        (B == C && (tb || ldb != ldc)))
         return CUBLAS_STATUS_INVALID_VALUE;
-    constexpr int type = sizeof(T) == 8 ? GEMM_F64 : GEMM_F32;
     Scalar a, b;
     Call call = {name, context, {}};
     if (!call.read("alpha", alpha, &a) || !call.read("beta", beta, &b))
@@ -277,13 +269,14 @@ cublasStatus_t geam(const char *name, cublasHandle_t handle,
     const auto add = [&](const char *name, const Scalar &scale, const T *at,
                          bool turned, int ld) {
         if (scale.at || scale.value != 0)
-            call.arguments.push_back(matrix(name, Argument::READ, at, type,
+            call.arguments.push_back(matrix(name, Argument::READ, at, TYPE<T>,
                                             turned ? n : m, turned ? m : n,
                                             ld));
     };
     add("A", a, A, ta, lda);
     add("B", b, B, tb, ldb);
-    call.arguments.push_back(matrix("C", Argument::WRITE, C, type, m, n, ldc));
+    call.arguments.push_back(
+        matrix("C", Argument::WRITE, C, TYPE<T>, m, n, ldc));
     return call.run([=] {
         const T x = (T)a.get(), y = (T)b.get();
         for (long j = 0; j < n; j++)
@@ -303,15 +296,14 @@ cublasStatus_t dgmm(const char *name, cublasHandle_t handle,
                     const T *x, int incx, T *C, int ldc) {
     FIND(context, handle);
     const bool right = mode == CUBLAS_SIDE_RIGHT;
-    if (m < 0 || n < 0 || lda < 1 || lda < m || ldc < 1 || ldc < m ||
+    if (m < 0 || n < 0 || !fits(lda, m) || !fits(ldc, m) ||
         (!right && mode != CUBLAS_SIDE_LEFT))
         return CUBLAS_STATUS_INVALID_VALUE;
-    constexpr int type = sizeof(T) == 8 ? GEMM_F64 : GEMM_F32;
     const long count = right ? n : m;
     Call call = {name, context, {}};
-    call.arguments = {matrix("A", Argument::READ, A, type, m, n, lda),
+    call.arguments = {matrix("A", Argument::READ, A, TYPE<T>, m, n, lda),
                       vector("x", Argument::READ, x, count, incx),
-                      matrix("C", Argument::WRITE, C, type, m, n, ldc)};
+                      matrix("C", Argument::WRITE, C, TYPE<T>, m, n, ldc)};
     return call.run([=] {
         const Vector<const T> diagonal(x, count, incx);
         for (long j = 0; j < n; j++)

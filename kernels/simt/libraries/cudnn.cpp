@@ -37,6 +37,11 @@ cudnnStatus_t fail(cudnnStatus_t status, const char *format, ...) {
     return status;
 }
 
+cudnnStatus_t invalid(const char *function) {
+    return fail(CUDNN_STATUS_BAD_PARAM, "%s: invalid descriptor or pointer",
+                function);
+}
+
 /* ---- calls --------------------------------------------------------------- */
 
 Call::Call(const char *name, cudnnHandle_t handle) : name(name) {
@@ -52,34 +57,34 @@ void Call::require(bool condition, const char *why) {
 }
 
 template <class T>
-static T described(Call &call, const char *what, const T *found,
-                   const void *data, Argument::Access access) {
-    if (!call.status && (!found || !found->size[0]))
+static T describe(Call &call, const char *what, const T *descriptor,
+                  const void *data, Argument::Access access) {
+    if (!call.status && (!descriptor || !descriptor->size[0]))
         call.status =
             fail(CUDNN_STATUS_BAD_PARAM, "%s: the descriptor of %s is not set",
                  call.name, what);
-    if (!call.status && found->type != CUDNN_DATA_FLOAT)
+    if (!call.status && descriptor->type != CUDNN_DATA_FLOAT)
         call.status = fail(CUDNN_STATUS_NOT_SUPPORTED,
                            "%s: %s has type %d, and the CPU version has only "
                            "CUDNN_DATA_FLOAT",
-                           call.name, what, (int)found->type);
+                           call.name, what, (int)descriptor->type);
     if (!call.status && !data)
         call.status =
             fail(CUDNN_STATUS_BAD_PARAM, "%s: %s is NULL", call.name, what);
     if (call.status) return T();
     call.arguments.push_back(
-        {what, access, data, (size_t)found->reach() * sizeof(float)});
-    return *found;
+        {what, access, data, (size_t)descriptor->reach() * sizeof(float)});
+    return *descriptor;
 }
 
 Tensor Call::tensor(const char *what, cudnnTensorDescriptor_t descriptor,
                     const void *data, Argument::Access access) {
-    return described(*this, what, tensors.find(descriptor), data, access);
+    return describe(*this, what, tensors.find(descriptor), data, access);
 }
 
 cudnnFilterStruct Call::filter(const char *what, cudnnFilterDescriptor_t filter,
                                const void *data, Argument::Access access) {
-    return described(*this, what, filters.find(filter), data, access);
+    return describe(*this, what, filters.find(filter), data, access);
 }
 
 float Call::scalar(const char *what, const void *at) {
@@ -142,25 +147,28 @@ void cudnnGetLastErrorString(char *message, size_t max_size) {
 }
 
 template <class T, class Handle>
-static cudnnStatus_t create(simt::Handles<T> &handles, Handle *handle) {
+static cudnnStatus_t create(const char *function, simt::Handles<T> &handles,
+                            Handle *handle) {
     if (!handle)
-        return fail(CUDNN_STATUS_BAD_PARAM, "the address of a handle is NULL");
+        return fail(CUDNN_STATUS_BAD_PARAM,
+                    "%s: the address of the handle is NULL", function);
     *handle = (Handle)handles.create();
     return CUDNN_STATUS_SUCCESS;
 }
 
 template <class T>
-static cudnnStatus_t destroy(simt::Handles<T> &handles, const void *handle) {
+static cudnnStatus_t destroy(const char *function, simt::Handles<T> &handles,
+                             const void *handle) {
     if (handles.destroy(handle)) return CUDNN_STATUS_SUCCESS;
-    return fail(CUDNN_STATUS_BAD_PARAM, "destroys an invalid handle");
+    return fail(CUDNN_STATUS_BAD_PARAM, "%s: invalid handle", function);
 }
 
-#define CREATE(Name, handle, handles)               \
-    cudnnStatus_t cudnnCreate##Name(handle *made) { \
-        return create(handles, made);               \
-    }                                               \
-    cudnnStatus_t cudnnDestroy##Name(handle old) {  \
-        return destroy(handles, old);               \
+#define CREATE(Name, Handle, handles)                 \
+    cudnnStatus_t cudnnCreate##Name(Handle *handle) { \
+        return create(__func__, handles, handle);     \
+    }                                                 \
+    cudnnStatus_t cudnnDestroy##Name(Handle handle) { \
+        return destroy(__func__, handles, handle);    \
     }
 CREATE(, cudnnHandle_t, contexts)
 CREATE(TensorDescriptor, cudnnTensorDescriptor_t, tensors)
@@ -191,11 +199,6 @@ cudnnStatus_t cudnnGetStream(cudnnHandle_t handle, cudaStream_t *stream) {
 }
 
 /* ---- tensors and filters ------------------------------------------------- */
-
-static cudnnStatus_t invalid(const char *function) {
-    return fail(CUDNN_STATUS_BAD_PARAM, "%s: invalid descriptor or pointer",
-                function);
-}
 
 /* Set sizes, and strides for the format. */
 static cudnnStatus_t shape(const char *function, Tensor *t,

@@ -81,6 +81,9 @@ __attribute__((format(printf, 2, 3))) cudnnStatus_t fail(cudnnStatus_t status,
                                                          const char *format,
                                                          ...);
 
+/* Return the error of an invalid descriptor or pointer. */
+cudnnStatus_t invalid(const char *function);
+
 /* The tensors, filters and other objects of a call. The first one that is
  * invalid sets `status`. */
 struct Call {
@@ -106,8 +109,8 @@ struct Call {
     /* Return a copy of the object that a program has created and set. */
     template <class T>
     T object(simt::Handles<T> &handles, const char *what, const void *at) {
-        const T *found = handles.find(at);
-        if (found && found->set) return *found;
+        const T *value = handles.find(at);
+        if (value && value->set) return *value;
         if (!status)
             status = fail(CUDNN_STATUS_BAD_PARAM,
                           "%s: the descriptor %s is not set", name, what);

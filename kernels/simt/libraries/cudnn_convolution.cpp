@@ -144,18 +144,24 @@ static void add_columns(const Convolution &v, const float *columns, long width,
     });
 }
 
-/* Write the group's weights (outputs,weights), turned for a convolution. */
-static void pack_weights(const Convolution &v, const float *w, int group,
-                         float *to) {
+/* Call f(offset) for each weight of the group in the order (outputs,weights),
+ * turned for a convolution. */
+template <class F>
+static void each_weight(const Convolution &v, int group, F f) {
     const bool turned = v.c.mode == CUDNN_CONVOLUTION;
     const int height = v.w.size[2], width = v.w.size[3];
     for (int k = 0; k < v.outputs(); k++)
         for (int c = 0; c < v.channels(); c++)
             for (int r = 0; r < height; r++)
                 for (int s = 0; s < width; s++)
-                    *to++ = w[v.w.at(group * v.outputs() + k, c,
-                                     turned ? height - 1 - r : r,
-                                     turned ? width - 1 - s : s)];
+                    f(v.w.at(group * v.outputs() + k, c,
+                             turned ? height - 1 - r : r,
+                             turned ? width - 1 - s : s));
+}
+
+static void pack_weights(const Convolution &v, const float *w, int group,
+                         float *to) {
+    each_weight(v, group, [&](long at) { *to++ = w[at]; });
 }
 
 /* Call f(k, i, h, w, address) for the outputs of `count` images, which are in
@@ -258,7 +264,6 @@ static void backward_filter(const Convolution &v, const float *x,
     Floats columns = floats(v.weights() * most * v.pixels());
     Floats out = floats(v.outputs() * most * v.pixels());
     Floats sums = floats(v.outputs() * v.weights());
-    const bool turned = v.c.mode == CUDNN_CONVOLUTION;
     for (int group = 0; group < v.c.groups; group++) {
         for (long i = 0; i < v.x.size[0]; i += most) {
             const long count = std::min(most, v.x.size[0] - i);
@@ -268,14 +273,8 @@ static void backward_filter(const Convolution &v, const float *x,
                      v.weights(), count * v.pixels(), false, true, i > 0);
         }
         const float *sum = sums.get();
-        for (int k = 0; k < v.outputs(); k++)
-            for (int c = 0; c < v.channels(); c++)
-                for (int r = 0; r < v.w.size[2]; r++)
-                    for (int s = 0; s < v.w.size[3]; s++)
-                        blend(dw + v.w.at(group * v.outputs() + k, c,
-                                          turned ? v.w.size[2] - 1 - r : r,
-                                          turned ? v.w.size[3] - 1 - s : s),
-                              alpha, *sum++, beta);
+        each_weight(v, group,
+                    [&](long at) { blend(dw + at, alpha, *sum++, beta); });
     }
 }
 
@@ -407,18 +406,17 @@ cudnnStatus_t cudnnConvolutionBackwardBias(cudnnHandle_t handle,
 cudnnStatus_t cudnnGetConvolution2dForwardOutputDim(
     cudnnConvolutionDescriptor_t conv, cudnnTensorDescriptor_t x,
     cudnnFilterDescriptor_t filter, int *n, int *c, int *h, int *w) {
-    const cudnnConvolutionStruct *found = convolutions.find(conv);
+    const cudnnConvolutionStruct *convolution = convolutions.find(conv);
     const Tensor *t = tensors.find(x), *f = filters.find(filter);
     int size[4];
-    if (!found || !found->set || !t || !f || !n || !c || !h || !w)
-        return fail(CUDNN_STATUS_BAD_PARAM, "%s: invalid descriptor or pointer",
-                    __func__);
-    if (!output_size(*found, *t, *f, size))
+    if (!convolution || !convolution->set || !t || !f || !n || !c || !h || !w)
+        return invalid(__func__);
+    if (!output_size(*convolution, *t, *f, size))
         return fail(CUDNN_STATUS_BAD_PARAM,
                     "%s: a filter (%d,%d,%d,%d) in %d groups does not fit an "
                     "input (%d,%d,%d,%d)",
                     __func__, f->size[0], f->size[1], f->size[2], f->size[3],
-                    found->groups, t->size[0], t->size[1], t->size[2],
+                    convolution->groups, t->size[0], t->size[1], t->size[2],
                     t->size[3]);
     *n = size[0], *c = size[1], *h = size[2], *w = size[3];
     return CUDNN_STATUS_SUCCESS;
@@ -437,22 +435,22 @@ cudnnStatus_t cudnnGetConvolutionNdForwardOutputDim(
 
 /* ---- choosing an algorithm ----------------------------------------------- */
 
-template <class Found>
-static cudnnStatus_t only(const char *name, cudnnHandle_t handle, int requested,
-                          int *returned, Found *found) {
+template <class Perf>
+static cudnnStatus_t choose(const char *name, cudnnHandle_t handle,
+                            int requested, int *returned, Perf *results) {
     Call call(name, handle);
-    call.require(requested > 0 && returned && found, "no room for a result");
+    call.require(requested > 0 && returned && results, "no room for a result");
     if (call.status) return call.status;
     *returned = 1;
-    *found = Found();
-    found->time = -1;
-    found->determinism = CUDNN_DETERMINISTIC;
-    found->mathType = CUDNN_FMA_MATH;
+    *results = Perf();
+    results->time = -1;
+    results->determinism = CUDNN_DETERMINISTIC;
+    results->mathType = CUDNN_FMA_MATH;
     return CUDNN_STATUS_SUCCESS;
 }
 
-static cudnnStatus_t nothing(const char *name, cudnnHandle_t handle,
-                             size_t *size) {
+static cudnnStatus_t report_no_workspace(const char *name, cudnnHandle_t handle,
+                                         size_t *size) {
     Call call(name, handle);
     call.require(size, "sizeInBytes is NULL");
     if (!call.status) *size = 0;
@@ -463,19 +461,19 @@ static cudnnStatus_t nothing(const char *name, cudnnHandle_t handle,
 #define SEARCHES(Direction, Perf, Algo, A, B, C)                               \
     cudnnStatus_t cudnnGetConvolution##Direction##Algorithm_v7(                \
         cudnnHandle_t handle, A, B, cudnnConvolutionDescriptor_t, C,           \
-        int requested, int *returned, Perf *found) {                           \
-        return only(__func__, handle, requested, returned, found);             \
+        int requested, int *returned, Perf *results) {                         \
+        return choose(__func__, handle, requested, returned, results);         \
     }                                                                          \
     cudnnStatus_t cudnnFindConvolution##Direction##Algorithm(                  \
         cudnnHandle_t handle, A, B, cudnnConvolutionDescriptor_t, C,           \
-        int requested, int *returned, Perf *found) {                           \
-        return only(__func__, handle, requested, returned, found);             \
+        int requested, int *returned, Perf *results) {                         \
+        return choose(__func__, handle, requested, returned, results);         \
     }                                                                          \
     cudnnStatus_t cudnnFindConvolution##Direction##AlgorithmEx(                \
         cudnnHandle_t handle, A, const void *, B, const void *,                \
         cudnnConvolutionDescriptor_t, C, void *, int requested, int *returned, \
-        Perf *found, void *, size_t) {                                         \
-        return only(__func__, handle, requested, returned, found);             \
+        Perf *results, void *, size_t) {                                       \
+        return choose(__func__, handle, requested, returned, results);         \
     }                                                                          \
     cudnnStatus_t cudnnGetConvolution##Direction##AlgorithmMaxCount(           \
         cudnnHandle_t handle, int *count) {                                    \
@@ -487,7 +485,7 @@ static cudnnStatus_t nothing(const char *name, cudnnHandle_t handle,
     cudnnStatus_t cudnnGetConvolution##Direction##WorkspaceSize(               \
         cudnnHandle_t handle, A, B, cudnnConvolutionDescriptor_t, C, Algo,     \
         size_t *size) {                                                        \
-        return nothing(__func__, handle, size);                                \
+        return report_no_workspace(__func__, handle, size);                    \
     }
 SEARCHES(Forward, cudnnConvolutionFwdAlgoPerf_t, cudnnConvolutionFwdAlgo_t,
          cudnnTensorDescriptor_t, cudnnFilterDescriptor_t,

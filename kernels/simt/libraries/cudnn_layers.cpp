@@ -72,37 +72,46 @@ cudnnStatus_t cudnnScaleTensor(cudnnHandle_t handle,
     });
 }
 
+/* Write alpha * from + beta * to. `repeats`: whether a dimension of `from` may
+ * be 1, which is then repeated. */
+static cudnnStatus_t add(Call &call, const void *alpha, const Tensor &from,
+                         const void *x, const void *beta, const Tensor &to,
+                         void *y, bool repeats) {
+    const float a = call.scalar("alpha", alpha), b = call.scalar("beta", beta);
+    Tensor wide = from;
+    for (int i = 0; i < 4; i++) {
+        const bool is_one = repeats && from.size[i] == 1;
+        call.require(from.size[i] == to.size[i] || is_one,
+                     repeats ? "each dimension of A must be C's or 1"
+                             : "x and y have different shapes");
+        if (is_one) wide.stride[i] = 0;
+    }
+    return call.submit([=] {
+        each(to, [&](long n, long c, long h, long w) {
+            blend((float *)y + to.at(n, c, h, w), a,
+                  ((const float *)x)[wide.at(n, c, h, w)], b);
+        });
+    });
+}
+
 cudnnStatus_t cudnnAddTensor(cudnnHandle_t handle, const void *alpha,
                              cudnnTensorDescriptor_t aDesc, const void *A,
                              const void *beta, cudnnTensorDescriptor_t cDesc,
                              void *C) {
     Call call(__func__, handle);
     const Tensor from = call.tensor("A", aDesc, A, Argument::READ);
-    const Tensor t = call.tensor("C", cDesc, C, Argument::WRITE);
-    const float a = call.scalar("alpha", alpha), b = call.scalar("beta", beta);
-    Tensor wide = from; // a dimension of 1 is repeated
-    for (int i = 0; i < 4; i++) {
-        call.require(from.size[i] == t.size[i] || from.size[i] == 1,
-                     "each dimension of A must be C's or 1");
-        if (from.size[i] == 1) wide.stride[i] = 0;
-    }
-    return call.submit([=] {
-        each(t, [&](long n, long c, long h, long w) {
-            blend((float *)C + t.at(n, c, h, w), a,
-                  ((const float *)A)[wide.at(n, c, h, w)], b);
-        });
-    });
+    const Tensor to = call.tensor("C", cDesc, C, Argument::WRITE);
+    return add(call, alpha, from, A, beta, to, C, true);
 }
 
 cudnnStatus_t cudnnTransformTensor(cudnnHandle_t handle, const void *alpha,
                                    cudnnTensorDescriptor_t xDesc, const void *x,
                                    const void *beta,
                                    cudnnTensorDescriptor_t yDesc, void *y) {
-    const Tensor *from = tensors.find(xDesc), *to = tensors.find(yDesc);
-    if (from && to && !from->same_size(*to))
-        return fail(CUDNN_STATUS_BAD_PARAM, "%s: x and y have different shapes",
-                    __func__);
-    return cudnnAddTensor(handle, alpha, xDesc, x, beta, yDesc, y);
+    Call call(__func__, handle);
+    const Tensor from = call.tensor("x", xDesc, x, Argument::READ);
+    const Tensor to = call.tensor("y", yDesc, y, Argument::WRITE);
+    return add(call, alpha, from, x, beta, to, y, false);
 }
 
 /* ---- activations --------------------------------------------------------- */
@@ -315,8 +324,7 @@ cudnnGetPooling2dForwardOutputDim(cudnnPoolingDescriptor_t pooling,
     const Tensor *t = tensors.find(x);
     int size[4];
     if (!p || !p->set || !t || !t->size[0] || !n || !c || !h || !w)
-        return fail(CUDNN_STATUS_BAD_PARAM, "%s: invalid descriptor or pointer",
-                    __func__);
+        return invalid(__func__);
     if (!output_size(*p, *t, size))
         return fail(CUDNN_STATUS_BAD_PARAM,
                     "%s: a window of %d x %d does not fit an input of %d x %d",

@@ -58,6 +58,41 @@ cudnnStatus_t cudnnDeriveBNTensorDescriptor(cudnnTensorDescriptor_t derived,
     return CUDNN_STATUS_SUCCESS;
 }
 
+/* Write (x - mean) * factor + bias. find(norm, c, h, w, &mean) computes the
+ * mean (0,c,h,w), and returns its factor. */
+template <class F>
+static cudnnStatus_t
+forward(Call &call, cudnnBatchNormMode_t mode, const void *alpha,
+        const void *beta, cudnnTensorDescriptor_t xDesc, const void *x,
+        cudnnTensorDescriptor_t yDesc, void *y, cudnnTensorDescriptor_t bnDesc,
+        const void *bnScale, const void *bnBias, double epsilon, F find) {
+    Norm norm;
+    norm.x = call.tensor("x", xDesc, x, Argument::READ);
+    const Tensor to = call.tensor("y", yDesc, y, Argument::WRITE);
+    norm.bn = call.tensor("bnScale", bnDesc, bnScale, Argument::READ);
+    call.tensor("bnBias", bnDesc, bnBias, Argument::READ);
+    const float a = call.scalar("alpha", alpha), b = call.scalar("beta", beta);
+    check(call, mode, norm, epsilon);
+    call.require(to.same_size(norm.x), "x and y have different shapes");
+    return call.submit([=] {
+        each(
+            norm.bn,
+            [&](long, long c, long h, long w) {
+                double mean;
+                const double factor = find(norm, c, h, w, &mean);
+                const double shift =
+                    ((const float *)bnBias)[norm.bn.at(0, c, h, w)];
+                norm.each(h, w, [&](long n, long i, long j) {
+                    const double d =
+                        ((const float *)x)[norm.x.at(n, c, i, j)] - mean;
+                    blend((float *)y + to.at(n, c, i, j), a,
+                          (float)(d * factor + shift), b);
+                });
+            },
+            norm.x.count());
+    });
+}
+
 cudnnStatus_t cudnnBatchNormalizationForwardTraining(
     cudnnHandle_t handle, cudnnBatchNormMode_t mode, const void *alpha,
     const void *beta, cudnnTensorDescriptor_t xDesc, const void *x,
@@ -66,11 +101,6 @@ cudnnStatus_t cudnnBatchNormalizationForwardTraining(
     void *resultRunningMean, void *resultRunningVariance, double epsilon,
     void *resultSaveMean, void *resultSaveInvVariance) {
     Call call(__func__, handle);
-    Norm norm;
-    norm.x = call.tensor("x", xDesc, x, Argument::READ);
-    const Tensor to = call.tensor("y", yDesc, y, Argument::WRITE);
-    norm.bn = call.tensor("bnScale", bnDesc, bnScale, Argument::READ);
-    call.tensor("bnBias", bnDesc, bnBias, Argument::READ);
     const char *const names[] = {"resultRunningMean", "resultRunningVariance",
                                  "resultSaveMean", "resultSaveInvVariance"};
     void *const results[] = {resultRunningMean, resultRunningVariance,
@@ -78,56 +108,42 @@ cudnnStatus_t cudnnBatchNormalizationForwardTraining(
     for (int i = 0; i < 4; i++)
         if (results[i])
             call.tensor(names[i], bnDesc, results[i], Argument::WRITE);
-    const float a = call.scalar("alpha", alpha), b = call.scalar("beta", beta);
-    check(call, mode, norm, epsilon);
-    call.require(to.same_size(norm.x), "x and y have different shapes");
     call.require(!resultRunningMean == !resultRunningVariance &&
                      !resultSaveMean == !resultSaveInvVariance,
                  "only one of two statistics is NULL");
-    const double factor = exponentialAverageFactor;
-    return call.submit([=] {
+    const double share = exponentialAverageFactor;
+    const auto find = [=](const Norm &norm, long c, long h, long w,
+                          double *mean) {
         const double count = norm.count();
-        each(
-            norm.bn,
-            [&](long, long c, long h, long w) {
-                const long at = norm.bn.at(0, c, h, w);
-                double sum = 0, squares = 0;
-                norm.each(h, w, [&](long n, long i, long j) {
-                    sum += ((const float *)x)[norm.x.at(n, c, i, j)];
-                });
-                const double mean = sum / count;
-                norm.each(h, w, [&](long n, long i, long j) {
-                    const double d =
-                        ((const float *)x)[norm.x.at(n, c, i, j)] - mean;
-                    squares += d * d;
-                });
-                const double inverse = 1 / sqrt(squares / count + epsilon);
-                const auto average = [&](void *old, double value) {
-                    float *was = (float *)old + at; // not read if factor is 1
-                    *was = (float)(factor == 1
-                                       ? value
-                                       : (1 - factor) * *was + factor * value);
-                };
-                if (resultRunningMean) {
-                    average(resultRunningMean, mean);
-                    average(resultRunningVariance,
-                            squares / (count > 1 ? count - 1 : 1));
-                }
-                if (resultSaveMean) {
-                    ((float *)resultSaveMean)[at] = (float)mean;
-                    ((float *)resultSaveInvVariance)[at] = (float)inverse;
-                }
-                const double scale = ((const float *)bnScale)[at] * inverse;
-                const double shift = ((const float *)bnBias)[at];
-                norm.each(h, w, [&](long n, long i, long j) {
-                    const double d =
-                        ((const float *)x)[norm.x.at(n, c, i, j)] - mean;
-                    blend((float *)y + to.at(n, c, i, j), a,
-                          (float)(d * scale + shift), b);
-                });
-            },
-            norm.x.count());
-    });
+        const long at = norm.bn.at(0, c, h, w);
+        double sum = 0, squares = 0;
+        norm.each(h, w, [&](long n, long i, long j) {
+            sum += ((const float *)x)[norm.x.at(n, c, i, j)];
+        });
+        *mean = sum / count;
+        norm.each(h, w, [&](long n, long i, long j) {
+            const double d = ((const float *)x)[norm.x.at(n, c, i, j)] - *mean;
+            squares += d * d;
+        });
+        const double inverse = 1 / sqrt(squares / count + epsilon);
+        const auto average = [&](void *averages, double value) {
+            float *old = (float *)averages + at; // not read if the share is 1
+            *old = (float)(share == 1 ? value
+                                      : (1 - share) * *old + share * value);
+        };
+        if (resultRunningMean) {
+            average(resultRunningMean, *mean);
+            average(resultRunningVariance,
+                    squares / (count > 1 ? count - 1 : 1));
+        }
+        if (resultSaveMean) {
+            ((float *)resultSaveMean)[at] = (float)*mean;
+            ((float *)resultSaveInvVariance)[at] = (float)inverse;
+        }
+        return ((const float *)bnScale)[at] * inverse;
+    };
+    return forward(call, mode, alpha, beta, xDesc, x, yDesc, y, bnDesc, bnScale,
+                   bnBias, epsilon, find);
 }
 
 cudnnStatus_t cudnnBatchNormalizationForwardInference(
@@ -137,35 +153,17 @@ cudnnStatus_t cudnnBatchNormalizationForwardInference(
     const void *bnScale, const void *bnBias, const void *estimatedMean,
     const void *estimatedVariance, double epsilon) {
     Call call(__func__, handle);
-    Norm norm;
-    norm.x = call.tensor("x", xDesc, x, Argument::READ);
-    const Tensor to = call.tensor("y", yDesc, y, Argument::WRITE);
-    norm.bn = call.tensor("bnScale", bnDesc, bnScale, Argument::READ);
-    call.tensor("bnBias", bnDesc, bnBias, Argument::READ);
     call.tensor("estimatedMean", bnDesc, estimatedMean, Argument::READ);
     call.tensor("estimatedVariance", bnDesc, estimatedVariance, Argument::READ);
-    const float a = call.scalar("alpha", alpha), b = call.scalar("beta", beta);
-    check(call, mode, norm, epsilon);
-    call.require(to.same_size(norm.x), "x and y have different shapes");
-    return call.submit([=] {
-        each(
-            norm.bn,
-            [&](long, long c, long h, long w) {
-                const long at = norm.bn.at(0, c, h, w);
-                const double mean = ((const float *)estimatedMean)[at];
-                const double variance = ((const float *)estimatedVariance)[at];
-                const double scale =
-                    ((const float *)bnScale)[at] / sqrt(variance + epsilon);
-                const double shift = ((const float *)bnBias)[at];
-                norm.each(h, w, [&](long n, long i, long j) {
-                    const double d =
-                        ((const float *)x)[norm.x.at(n, c, i, j)] - mean;
-                    blend((float *)y + to.at(n, c, i, j), a,
-                          (float)(d * scale + shift), b);
-                });
-            },
-            norm.x.count());
-    });
+    const auto find = [=](const Norm &norm, long c, long h, long w,
+                          double *mean) {
+        const long at = norm.bn.at(0, c, h, w);
+        const double variance = ((const float *)estimatedVariance)[at];
+        *mean = ((const float *)estimatedMean)[at];
+        return ((const float *)bnScale)[at] / sqrt(variance + epsilon);
+    };
+    return forward(call, mode, alpha, beta, xDesc, x, yDesc, y, bnDesc, bnScale,
+                   bnBias, epsilon, find);
 }
 
 cudnnStatus_t cudnnBatchNormalizationBackward(

@@ -45,7 +45,7 @@ struct Transform {
 };
 
 struct Plan {
-    std::shared_ptr<const Transform> transform; /* NULL: not made */
+    std::shared_ptr<const Transform> transform; /* NULL: no plan yet */
     cudaStream_t stream = 0;
 };
 
@@ -54,9 +54,9 @@ std::map<cufftHandle, Plan> &plans = *new std::map<cufftHandle, Plan>;
 
 bool find(cufftHandle handle, Plan *plan) {
     std::lock_guard<std::mutex> guard(lock);
-    const auto found = plans.find(handle);
-    if (found == plans.end()) return false;
-    *plan = found->second;
+    const auto entry = plans.find(handle);
+    if (entry == plans.end()) return false;
+    *plan = entry->second;
     return true;
 }
 
@@ -95,37 +95,36 @@ cufftResult make(cufftHandle handle, int rank, const Int *n, const Int *inembed,
     if (const cufftResult bad =
             check(rank, n, inembed, istride, onembed, ostride, type, batch))
         return bad;
-    Transform made = {};
-    made.type = type;
-    made.is_double =
-        type == CUFFT_Z2Z || type == CUFFT_D2Z || type == CUFFT_Z2D;
-    made.basic = !inembed || !onembed;
-    made.batch = batch;
+    Transform t = {};
+    t.type = type;
+    t.is_double = type == CUFFT_Z2Z || type == CUFFT_D2Z || type == CUFFT_Z2D;
+    t.basic = !inembed || !onembed;
+    t.batch = batch;
     const int first = 3 - rank;
-    for (int i = 0; i < 3; i++) made.n[i] = i < first ? 1 : n[i - first];
-    const long long half = made.n[2] / 2 + 1;
-    made.in = without_gaps(made.n, made.real_out() ? half : made.n[2]);
-    made.out = without_gaps(made.n, made.real_in() ? half : made.n[2]);
-    if (!made.basic) {
-        made.in = {{1, 1, 1}, istride, idist};
-        made.out = {{1, 1, 1}, ostride, odist};
+    for (int i = 0; i < 3; i++) t.n[i] = i < first ? 1 : n[i - first];
+    const long long half = t.n[2] / 2 + 1;
+    t.in = without_gaps(t.n, t.real_out() ? half : t.n[2]);
+    t.out = without_gaps(t.n, t.real_in() ? half : t.n[2]);
+    if (!t.basic) {
+        t.in = {{1, 1, 1}, istride, idist};
+        t.out = {{1, 1, 1}, ostride, odist};
         for (int i = first; i < 3; i++) {
-            made.in.embed[i] = inembed[i - first];
-            made.out.embed[i] = onembed[i - first];
+            t.in.embed[i] = inembed[i - first];
+            t.out.embed[i] = onembed[i - first];
         }
     }
     for (int i = 0; i < 3; i++) {
-        if (made.n[i] == 1) continue;
+        if (t.n[i] == 1) continue;
         for (int j = 0; j < i; j++)
-            if (made.n[j] == made.n[i]) made.axes[i] = made.axes[j];
-        if (!made.axes[i])
-            made.axes[i].reset(weft_fft_create(made.n[i], made.is_double),
-                               weft_fft_destroy);
-        if (!made.axes[i]) return CUFFT_ALLOC_FAILED;
+            if (t.n[j] == t.n[i]) t.axes[i] = t.axes[j];
+        if (!t.axes[i])
+            t.axes[i].reset(weft_fft_create(t.n[i], t.is_double),
+                            weft_fft_destroy);
+        if (!t.axes[i]) return CUFFT_ALLOC_FAILED;
     }
     if (work_size) *work_size = 0;
     std::lock_guard<std::mutex> guard(lock);
-    plans[handle].transform = std::make_shared<const Transform>(made);
+    plans[handle].transform = std::make_shared<const Transform>(t);
     return CUFFT_SUCCESS;
 }
 
@@ -328,29 +327,29 @@ cufftResult cufftMakePlanMany64(cufftHandle plan, int rank, long long *n,
 }
 
 cufftResult cufftPlan1d(cufftHandle *plan, int nx, cufftType type, int batch) {
-    return create(plan, [=](cufftHandle made) {
-        return cufftMakePlan1d(made, nx, type, batch, 0);
+    return create(plan, [=](cufftHandle handle) {
+        return cufftMakePlan1d(handle, nx, type, batch, 0);
     });
 }
 
 cufftResult cufftPlan2d(cufftHandle *plan, int nx, int ny, cufftType type) {
-    return create(plan, [=](cufftHandle made) {
-        return cufftMakePlan2d(made, nx, ny, type, 0);
+    return create(plan, [=](cufftHandle handle) {
+        return cufftMakePlan2d(handle, nx, ny, type, 0);
     });
 }
 
 cufftResult cufftPlan3d(cufftHandle *plan, int nx, int ny, int nz,
                         cufftType type) {
-    return create(plan, [=](cufftHandle made) {
-        return cufftMakePlan3d(made, nx, ny, nz, type, 0);
+    return create(plan, [=](cufftHandle handle) {
+        return cufftMakePlan3d(handle, nx, ny, nz, type, 0);
     });
 }
 
 cufftResult cufftPlanMany(cufftHandle *plan, int rank, int *n, int *inembed,
                           int istride, int idist, int *onembed, int ostride,
                           int odist, cufftType type, int batch) {
-    return create(plan, [=](cufftHandle made) {
-        return cufftMakePlanMany(made, rank, n, inembed, istride, idist,
+    return create(plan, [=](cufftHandle handle) {
+        return cufftMakePlanMany(handle, rank, n, inembed, istride, idist,
                                  onembed, ostride, odist, type, batch, 0);
     });
 }
@@ -381,25 +380,25 @@ cufftResult cufftEstimate3d(int nx, int ny, int nz, cufftType type,
 }
 
 cufftResult cufftGetSize(cufftHandle plan, size_t *workSize) {
-    Plan found;
-    return find(plan, &found) ? no_work(workSize) : CUFFT_INVALID_PLAN;
+    Plan copy;
+    return find(plan, &copy) ? no_work(workSize) : CUFFT_INVALID_PLAN;
 }
 
 cufftResult cufftSetAutoAllocation(cufftHandle plan, int) {
-    Plan found;
-    return find(plan, &found) ? CUFFT_SUCCESS : CUFFT_INVALID_PLAN;
+    Plan copy;
+    return find(plan, &copy) ? CUFFT_SUCCESS : CUFFT_INVALID_PLAN;
 }
 
 cufftResult cufftSetWorkArea(cufftHandle plan, void *) {
-    Plan found;
-    return find(plan, &found) ? CUFFT_SUCCESS : CUFFT_INVALID_PLAN;
+    Plan copy;
+    return find(plan, &copy) ? CUFFT_SUCCESS : CUFFT_INVALID_PLAN;
 }
 
 cufftResult cufftSetStream(cufftHandle plan, cudaStream_t stream) {
     std::lock_guard<std::mutex> guard(lock);
-    const auto found = plans.find(plan);
-    if (found == plans.end()) return CUFFT_INVALID_PLAN;
-    found->second.stream = stream;
+    const auto entry = plans.find(plan);
+    if (entry == plans.end()) return CUFFT_INVALID_PLAN;
+    entry->second.stream = stream;
     return CUFFT_SUCCESS;
 }
 

@@ -6,11 +6,11 @@
  * numbers. Philox has 65536, and each gives four numbers a turn. A number of
  * 64 random bits takes two numbers of 32 bits from one subsequence.
  *
- * The order was observed in the host generators of cuRAND 10.4.5, which
- * tests/kernels/simt/curand_host.json records. It is the order that the cuRAND
- * guide calls CURAND_ORDERING_PSEUDO_LEGACY ("Generator Options", "Order"). Of
- * XORWOW, the guide writes that result n is at position (n mod 4096) 2^67 +
- * n / 4096 of the original sequence. */
+ * The order is that of the host generators of cuRAND 10.4.5, whose numbers are
+ * in tests/kernels/simt/curand_host.json. Its name is
+ * CURAND_ORDERING_PSEUDO_LEGACY: XORWOW's result n is at position
+ * (n mod 4096) 2^67 + n / 4096 of the original sequence. Source: cuRAND guide,
+ * "Generator Options", "Order". */
 #include "curand.h"
 
 #include <stdio.h>
@@ -249,8 +249,8 @@ simt::Handles<std::shared_ptr<Generator>> &handles =
     *new simt::Handles<std::shared_ptr<Generator>>;
 
 std::shared_ptr<Generator> find(curandGenerator_t handle) {
-    const std::shared_ptr<Generator> *found = handles.find(handle);
-    return found ? *found : nullptr;
+    const std::shared_ptr<Generator> *entry = handles.find(handle);
+    return entry ? *entry : nullptr;
 }
 
 template <class Kind>
@@ -295,9 +295,9 @@ curandStatus_t create(curandGenerator_t *handle, curandRngType_t type,
                 (int)type);
         return CURAND_STATUS_TYPE_ERROR;
     }
-    std::shared_ptr<Generator> *made = handles.create();
-    *made = std::make_shared<Generator>(philox, host);
-    *handle = (curandGenerator_t)made;
+    std::shared_ptr<Generator> *generator = handles.create();
+    *generator = std::make_shared<Generator>(philox, host);
+    *handle = (curandGenerator_t)generator;
     return CURAND_STATUS_SUCCESS;
 }
 

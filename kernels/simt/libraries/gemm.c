@@ -29,10 +29,12 @@ static uint16_t to_bfloat(float value) {
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-static int32_t to_int(double value) {
+/* Return the nearest integer of some bits. NaN becomes the least one. */
+static int64_t to_int(double value, int bits) {
+    const int64_t least = -(1ll << (bits - 1)), most = -(least + 1);
     const double rounded = __builtin_rint(value);
-    if (!(rounded > -0x1p31)) return INT32_MIN;
-    return rounded < 0x1p31 ? (int32_t)rounded : INT32_MAX;
+    if (!(rounded > (double)least)) return least;
+    return rounded < (double)most ? (int64_t)rounded : most;
 }
 
 double weft_load(const void *at, int type, ptrdiff_t index) {
@@ -53,7 +55,8 @@ void weft_store(void *at, int type, ptrdiff_t index, double value) {
     case GEMM_F64: ((double *)at)[index] = value; break;
     case GEMM_F16: ((_Float16 *)at)[index] = (_Float16)value; break;
     case GEMM_BF16: ((uint16_t *)at)[index] = to_bfloat((float)value); break;
-    case GEMM_I32: ((int32_t *)at)[index] = to_int(value); break;
+    case GEMM_I32: ((int32_t *)at)[index] = (int32_t)to_int(value, 32); break;
+    case GEMM_I8: ((int8_t *)at)[index] = (int8_t)to_int(value, 8); break;
     }
 }
 

@@ -52,6 +52,7 @@ WORKSPACE = 32 << 20  # bytes of device memory for a library
 LIMIT = 240  # seconds for one way on a GPU; nvcc compiles CUTLASS in about 15
 SHOWN = ["rung", "n", "lines", "first_us", "us", "us_low", "us_high", "error", "absent"]
 NUMBERS = 1 << 24  # random numbers per call
+GENERATORS = {"philox": "PHILOX4_32_10", "xorwow": "XORWOW"}  # names in rand.c
 POINTS = 1 << 20  # points of a Fourier transform
 SUMMED = 1 << 26  # numbers that CUB reduces and NCCL adds
 LAYER = {"n": 128, "ic": 32, "h": 14, "w": 14, "oc": 64}  # the CNN's second layer
@@ -216,31 +217,37 @@ def _check_result(
 
 def _measure_numbers(name: str, place: Any) -> Row:
     """Time random numbers, and compare the first ones with Weft's own generator."""
-    kind, target = {"philox": 161, "xorwow": 101}[name], place.type
-    words, draw = _draw_numbers(kind, NUMBERS, str(place), target)
-    first = _time_first(draw, target)
+    words, draw = prepare_numbers(name, NUMBERS, 2026, device=str(place))
+    first = _time_first(draw, place.type)
     got = words[: 1 << 16].cpu()
-    own, again = _draw_numbers(kind, 1 << 16, "cpu", "cpu")
-    again()
-    same = {"same_bits": bool(torch.equal(got, own))}
+    expected, draw_again = prepare_numbers(name, 1 << 16, 2026)
+    draw_again()
+    same = {"same_bits": bool(torch.equal(got, expected))}
     same |= {"first_numbers": [int(x) & 0xFFFFFFFF for x in got[:8]]}
     row = {"n": NUMBERS, "lines": count_lines("rand"), "first_us": first} | same
     return _time(name, draw, place) | row
 
 
-def _draw_numbers(
-    kind: int, count: int, home: str, target: str
+def prepare_numbers(
+    kind: str, count: int, seed: int, offset: int = 0, device: str = "cpu"
 ) -> tuple[torch.Tensor, Callable[[], None]]:
-    """Return an array, and a function that fills it with the generator's next bits."""
-    library = vendor.open_library("rand", target)
-    words, plan = (
-        torch.zeros(count, dtype=torch.int32, device=home),
+    """Return an array (count,) int32, and a function that fills it by cuRAND.
+
+    kind: a key of GENERATORS. The function's first call writes the bits of the host
+    functions' numbers from `offset` on, and each later call the next ones.
+    """
+    library = vendor.open_library("rand", torch.device(device).type)
+    words = torch.zeros(count, dtype=torch.int32, device=device)
+    plan = library.ffi.gc(
         library.ffi.new("void **"),
+        lambda plan: plan[0] and library.C.curandDestroyGenerator(plan[0]),
     )
     out = library.ffi.cast("unsigned *", words.data_ptr())
+    number = getattr(library.C, GENERATORS[kind])
+    arguments = out, count, number, seed, offset, library.C.ORDER_DEFAULT
 
     def draw() -> None:
-        library.call("rand_draw", plan, out, count, kind, 2026, 0, 101)
+        library.call("rand_draw", plan, *arguments)
 
     return words, draw
 
@@ -260,8 +267,8 @@ def _measure_fft(name: str, place: Any) -> Row:
     first = _time_first(call, target)
     exact = np.fft.fft(x.cpu().numpy().astype(np.complex128))
     off = abs(y.cpu().numpy() - exact)
-    # The error of a transform in log2(n) steps, in the norm: a few 2^-24 per step
-    # (Higham, section 24.1). A single number may be off by more than the average.
+    # In the norm, the error is at most 6.7 log2(n) 2^-24 of the result (Higham, theorem
+    # 24.2, for correctly rounded roots). A single number may have three times as much.
     bound = 20 * np.log2(POINTS) * 2**-24 * np.sqrt((abs(exact) ** 2).mean())
     if not (off <= bound).all():
         raise RuntimeError(f"{name}: the largest error is {off.max():.3g}")
@@ -400,17 +407,17 @@ def rows(
         raise ArgumentError(f"no way {unknown[0]!r}; there are {', '.join(NAMES)}")
     place = parse_device(device)
     sizes = sizes or SIZES[place.type]
-    found = []
+    measured = []
     for name in names:
         say(f"calling {name}")
         apart = place.type == "cuda" and len(names) > 1
         measure = _measure_apart if apart else _measure_here
-        found += measure(name, place, sizes)
-    return found
+        measured += measure(name, place, sizes)
+    return measured
 
 
 def _measure_here(name: str, place: Any, sizes: Sequence[int]) -> list[Row]:
-    found = []
+    measured = []
     common = {"op": "libraries", "impl": "weft" if name == "ours" else "vendor"}
     common |= {"rung": name, "target": place.type}
     common |= {"precision": "tf32" if on_tf32(WAYS.get(name)) else "fp32"}
@@ -420,11 +427,11 @@ def _measure_here(name: str, place: Any, sizes: Sequence[int]) -> list[Row]:
             facts = (
                 measure(name, place) if measure else _measure_product(name, n, place)
             )
-            found.append(common | {"device": device_name(place)} | facts)
+            measured.append(common | {"device": device_name(place)} | facts)
         except (BuildError, RuntimeError) as error:  # a KernelError is a RuntimeError
             absent = {"device": None, "n": n or None, "us": None}
-            found.append(common | absent | {"absent": first_line(error)})
-    return found
+            measured.append(common | absent | {"absent": first_line(error)})
+    return measured
 
 
 def _measure_apart(name: str, place: Any, sizes: Sequence[int]) -> list[Row]:

@@ -314,10 +314,8 @@ def write_readme(contents: Contents) -> str:
     for row in contents.launchers:
         names = ", ".join(p["name"] for p in list_shown(row))
         calls.append(f"- `{name}.{row['name']}({names})`: {_describe_function(row)}")
-    cubins = ", ".join(
-        f"{sm[: len(sm.rstrip('a')) - 1]}.{sm.rstrip('a')[-1]}{'a' * sm.endswith('a')}"
-        for sm in contents.cubins
-    )
+    # "90a" becomes "9.0a".
+    cubins = ", ".join(re.sub(r"(\da?)$", r".\1", sm) for sm in contents.cubins)
     gpus = "It has no kernels for GPUs."
     licences = "The CPU's library contains Weft's SIMT runtime (LICENSE-weft)."
     if cubins:

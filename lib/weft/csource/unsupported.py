@@ -102,7 +102,7 @@ def refuse_driver_api(printed: str, simt: str) -> None:
         number += 1
 
 
-# Libraries of which a part runs on the CPU, by the beginning of their names.
+# Libraries of which a part runs on the CPU, by the beginning of their functions' names.
 _PARTS = {
     "cublasXt": "cuBLASXt",
     "cublasLt": "cuBLASLt",
@@ -120,15 +120,14 @@ def missing_name(message: str, headers: Path) -> str:
     """Explain that the CPU's part of a library lacks a name; "" for other messages.
 
     message: g++'s message about an unknown name
-    headers: the folder with the libraries' headers. If one of them has the name, the
-        program only lacks an #include, and the result is "".
+    headers: the folder with the libraries' headers. If one of them contains the name,
+        the program only lacks an #include, and the result is "".
     """
     match = _UNKNOWN.match(message)
     name = match[1] if match else ""
     for start, library in _PARTS.items():
         if name.lower().startswith(start.lower()):
-            paths = sorted(headers.glob(f"{start[:5]}*.h"))
-            texts = [path.read_text() for path in paths]
+            texts = (path.read_text() for path in headers.glob("cu*.h"))
             if any(re.search(rf"\b{name}\b", text) for text in texts):
                 return ""
             return f"{name} is not in the part of {library} that runs on the CPU"

@@ -13,6 +13,7 @@ list_rivals()                     Weft's fastest rung and CUB, for several ops
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -24,7 +25,7 @@ from ..base import style as kit
 from ..base.errors import ArgumentError, running_shell
 from ..base.progress import PATIENCE, Progress
 from ..base.style import DIM, FAULT, PALE, READ, SHARED, THREAD, WRITTEN
-from ..benchmarks import libraries
+from ..benchmarks import libraries, write_digits
 from ..benchmarks.plot_bodies import load_elsewhere
 from ..report.html import Table, table
 from ..see.pictures import svg
@@ -78,6 +79,9 @@ class Blas:
         return self.library.describe_status(status)
 
 
+_open_blas = functools.cache(Blas)  # one handle for all checks on a device
+
+
 def check_product(
     multiply: Callable[..., int],
     a: torch.Tensor,
@@ -89,7 +93,7 @@ def check_product(
     a, b, c: on the same device; c: by default a new matrix. A wrong c is drawn. Raises
     AssertionError if numbers are wrong, with the product that they are, if it is known.
     """
-    blas = Blas(str(a.device))
+    blas = _open_blas(str(a.device))
     c = a.new_empty(len(a), b.shape[1]) if c is None else c
     c.fill_(torch.nan)
     status = multiply(blas, a, b, c)
@@ -172,20 +176,12 @@ def play_layout() -> Drawing:
         size = "x".join(map(str, values.shape))
         name = f"{stops[at]}: a matrix of {size}"
         out = [_draw_matrix(330, 76, values, name, (READ, SHARED)[at])]
-        for place in range(6):  # a bar below each piece that is contiguous
-            piece = place // 3
-            left = EDGE + place * CELL
-            colour, width = (READ, SHARED)[at], CELL - 4
-            if piece == 0:
-                out.append(
-                    box(left + 2, 116, width, 5, colour=colour, fill=1, radius=1)
-                )
-        text = f"the first {word}"
-        out.append(remark(EDGE, 138, text))
-        if at:
-            out.append(box(330 + 2, 76 + 2, CELL - 4, 3 * CELL - 4, stroke=2.5))
-        else:
-            out.append(box(330 + 2, 76 + 2, 3 * CELL - 4, CELL - 4, stroke=2.5))
+        look = {"colour": (READ, SHARED)[at], "fill": 1, "radius": 1}
+        for place in range(3):  # a bar below each number of the first row or column
+            out.append(box(EDGE + place * CELL + 2, 116, CELL - 4, 5, **look))
+        out.append(remark(EDGE, 138, f"the first {word}"))
+        sides = (CELL, 3 * CELL) if at else (3 * CELL, CELL)
+        out.append(box(330 + 2, 76 + 2, *(side - 4 for side in sides), stroke=2.5))
         frames[at,] = out
     account = f"{title}: 1 2 3 4 5 6 is [[1 2 3] [4 5 6]] by rows, and its transpose "
     account += "[[1 4] [2 5] [3 6]] by columns"
@@ -354,14 +350,11 @@ def draw_numbers(
 
     kind: "philox" or "xorwow". Raises ArgumentError for another kind.
     """
-    kinds = {"philox": 161, "xorwow": 101}
-    if kind not in kinds:
-        raise ArgumentError(f"draw_numbers: {kind!r}, expected philox or xorwow")
-    rand = vendor.open_library("rand", torch.device(device).type)
-    words = torch.zeros(count, dtype=torch.int32, device=device)
-    plan, out = rand.ffi.new("void **"), rand.ffi.cast("unsigned *", words.data_ptr())
-    rand.call("rand_draw", plan, out, count, kinds[kind], seed, offset, 101)
-    rand.call("curandDestroyGenerator", rand.ffi.cast("curandGenerator_t", plan[0]))
+    if kind not in libraries.GENERATORS:
+        names = " or ".join(libraries.GENERATORS)
+        raise ArgumentError(f"draw_numbers: {kind!r}, expected {names}")
+    words, draw = libraries.prepare_numbers(kind, count, seed, offset, device)
+    draw()
     return [int(word) & 0xFFFFFFFF for word in words.cpu()]
 
 
@@ -432,12 +425,12 @@ def list_rows(sizes: Sequence[int] = (256,)) -> list[Row]:
 
 def list_elsewhere() -> list[Row]:
     """Return the committed rows that have times; `elsewhere` is machine and date."""
-    found = []
+    rows = []
     for result in load_elsewhere("libraries"):
         where = kit.list_machines([result])
         timed = (row for row in result["rows"] if row["us"] is not None)
-        found += [row | {"elsewhere": where} for row in timed]
-    return found
+        rows += [row | {"elsewhere": where} for row in timed]
+    return rows
 
 
 def draw_products(rows: Sequence[Row], n: int) -> Table:
@@ -452,10 +445,10 @@ def draw_products(rows: Sequence[Row], n: int) -> Table:
         rate = 2e-6 * n**3 / later
         counted = row["lines"] if row["lines"] is not None else 1
         line = (NAMES[row["rung"]], counted, f"{first:,.1f}", f"{later:,.0f}")
-        lines.append((*line, f"{rate:,.2f}", f"{row['error']:.1e}", place))
+        lines.append((*line, write_digits(rate), f"{row['error']:.1e}", place))
     if not lines:
         lines = [("not measured yet", *[""] * 6)]
-    heads = ["way", "lines of C", "first call, ms", "later calls, µs", "TFLOP/s"]
+    heads = ["way", "lines of code", "first call, ms", "later calls, µs", "TFLOP/s"]
     return table(lines, *heads, "largest error", "timed")
 
 
@@ -465,7 +458,7 @@ def list_rivals(ops: Sequence[str] = ("histogram", "scan", "sort")) -> list[Row]
     A row has op, count, rung, the microseconds us and cub_us, their ratio cub_over_us,
     and the device.
     """
-    found = []
+    rivals = []
     for op in ops:
         for result in load_elsewhere(op):
             most = max(row["count"] for row in result["rows"])
@@ -476,5 +469,5 @@ def list_rivals(ops: Sequence[str] = ("histogram", "scan", "sort")) -> list[Row]
                 best = min(ours, key=lambda row: row["us"])
                 keys = {key: best[key] for key in ("op", "count", "rung", "us")}
                 ratio = {"cub_us": cub[0], "cub_over_us": cub[0] / best["us"]}
-                found.append(keys | ratio | {"device": best["device"]})
-    return found
+                rivals.append(keys | ratio | {"device": best["device"]})
+    return rivals

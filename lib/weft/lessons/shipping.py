@@ -5,9 +5,7 @@ room = Room(); room.install(wheel); room.run("python -m curve.test")
 draw_wheel(wheel); show_needs(wheel); show_file(wheel, ".pyi")
 play_cards(["75", "90a"])           which card takes which cubin
 play_counts()                       wheels to build, for each kind of library
-play_programs(10)                   programs, lanes and the mask
 show_lanes()                        draws the lanes of an OutOfArray in its block
-list_triton_times()                 our kernels and those in Triton, on a GPU
 """
 
 from __future__ import annotations
@@ -121,7 +119,7 @@ class Room:
 
 # `weft package curve.cu` with nvcc 13.0.88 on 2026-11-30: bytes of cuda.so, in the
 # wheel and unpacked, and of each cubin.
-ELSEWHERE = (228_184, 778_288, {"75": 5096, "80": 5352, "90a": 5992, "100": 8968})
+ELSEWHERE = (228_222, 778_288, {"75": 4968, "80": 5224, "90a": 5992, "100": 8840})
 HIGH, TOP = 200.0, 96.0  # pixels: the areas' height, and their upper edge
 
 
@@ -283,14 +281,14 @@ def play_cards(
     cubins: their targets. cards: compute capabilities by name.
     """
     title = "Which cubin runs on this card?"
-    frames, told = {}, []
+    frames, lines = {}, []
     for at, (name, card) in enumerate(cards.items()):
         frames[at,] = _draw_choice(name, card, cubins)
         runs = [cubin for cubin in cubins if explain_cubin(card, cubin)[0]]
-        told.append(f"{name} ({card[0]}.{card[1]}): {', '.join(runs) or 'none'}")
+        lines.append(f"{name} ({card[0]}.{card[1]}): {', '.join(runs) or 'none'}")
     stops = tuple(f"{name}, {a}.{b}" for name, (a, b) in cards.items())
     base = label(EDGE, 24, title, 16, bold=True)
-    account = f"{title} {'; '.join(told)}"
+    account = f"{title} {'; '.join(lines)}"
     start = (min(1, len(cards) - 1),)
     sliders = [Slider("card", stops)]
     return Drawing(title, WIDTH, 190, base, sliders, frames, start, account)
@@ -378,7 +376,7 @@ def play_counts() -> Drawing:
     base = label(EDGE, 24, title, 16, bold=True)
     text = f"for {PYTHONS} versions of Python, {TOOLKITS} of CUDA and one kind of "
     base += remark(EDGE, 46, f"{text}processor; left is better")
-    frames, told = {}, []
+    frames, lines = {}, []
     most = PYTHONS * TOOLKITS * RELEASES
     for releases in range(1, RELEASES + 1):
         counts = {
@@ -390,11 +388,11 @@ def play_counts() -> Drawing:
             _draw_count(turn, name, count, most, own=turn == 2)
             for turn, (name, count) in enumerate(counts.items())
         ]
-        told.append(f"{releases}: {', '.join(map(str, counts.values()))}")
+        lines.append(f"{releases}: {', '.join(map(str, counts.values()))}")
     stops = tuple(
         count_things(n, "version") + " of PyTorch" for n in range(1, RELEASES + 1)
     )
-    account = f"{title} By versions of PyTorch: {'; '.join(told)}"
+    account = f"{title} By versions of PyTorch: {'; '.join(lines)}"
     sliders = [Slider("PyTorch", stops)]
     return Drawing(title, WIDTH, 172, base, sliders, frames, (3,), account)
 

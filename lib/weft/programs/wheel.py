@@ -42,6 +42,8 @@ class Contents:
 
     sources: the files, or those of the lab's op. launchers: launchers.json's rows.
     wrapped: the launchers in each source, by its path. op: the op's name, or "".
+    cubins: the bytes of the cubins for each compute capability, such as "80".
+    remarks: sentences about the wheel, for the user.
     """
 
     name: str
@@ -368,8 +370,8 @@ def link_cuda(
     """Build the library with cubins, and record their sizes in `contents`."""
     written = _write_sources(contents, folder / "cuda", "cuda")
     flavour = build.Flavour("cuda", sm=",".join(sms))
-    kept = folder / "kept"
-    kept.mkdir()
+    cubins = folder / "cubins"
+    cubins.mkdir()
     sources = [*contents.sources, *written] if contents.op else written
     objects = []
     for path in sources:
@@ -380,15 +382,15 @@ def link_cuda(
                 "-Xcompiler",
                 _hide_folder(contents),
             ]
-        command += ["--threads", "0", "--keep", "--keep-dir", str(kept)]
+        command += ["--threads", "0", "--keep", "--keep-dir", str(cubins)]
         objects.append(str(folder / f"{path.stem}.o"))
         try:
             build._run([*command, str(path)], Path(objects[-1]))
         except BuildError as error:
             raise BuildError(str(error).replace(f"{path.parent}/", "")) from None
     for sm in sms:
-        cubins = kept.glob(f"*_{sm}.cubin")
-        contents.cubins[sm] = sum(path.stat().st_size for path in cubins)
+        paths = cubins.glob(f"*_{sm}.cubin")
+        contents.cubins[sm] = sum(path.stat().st_size for path in paths)
     command = [tools.find_tool("nvcc"), "-shared", *objects]
     for flag in _link_flags(folder):
         command += ["-Xcompiler", flag] if flag.startswith("-static") else [flag]

@@ -30,7 +30,7 @@ from ..base.paths import KERNELS
 from . import build, tools
 
 SOURCES = KERNELS / "vendor"
-_kept: list[Any] = []  # open libraries, which would otherwise be closed again
+_libraries: list[Any] = []  # open ones, which would otherwise be closed again
 
 
 @dataclass(frozen=True)
@@ -110,11 +110,11 @@ def open_library(key: str, target: str) -> Opened:
         # PyTorch may have opened NVIDIA's libraries for the whole process. With
         # DEEPBIND, the file calls the library that it was linked with.
         try:
-            opened = ffi.dlopen(file, os.RTLD_NOW | os.RTLD_DEEPBIND)
+            functions = ffi.dlopen(file, os.RTLD_NOW | os.RTLD_DEEPBIND)
         except OSError as error:
             lacks = re.search(r"undefined symbol: \w+", str(error))
             raise BuildError(f"{path}: {lacks[0] if lacks else error}") from None
-    return Opened(key, ffi, opened, path)
+    return Opened(key, ffi, functions, path)
 
 
 def explain_missing(key: str, target: str = "cuda") -> str:
@@ -158,9 +158,9 @@ def _find_library(key: str, target: str) -> Path:
         return build.vendor_library(library.cpu, build.Flavour.here("cpu"))
     try:
         if library.version:
-            found = importlib.metadata.version(library.wheel)
-            if found != library.version:
-                raise LookupError(f"{library.wheel} {found} has other structs")
+            version = importlib.metadata.version(library.wheel)
+            if version != library.version:
+                raise LookupError(f"{library.wheel} {version} has other structs")
         for name in library.needs:
             _load(name)
         return _load(library.name)
@@ -175,7 +175,9 @@ def suggest_wheel(key: str) -> str:
     """Return the command that installs a library for torch's release of CUDA."""
     library = LIBRARIES[key]
     if key in ("cub", "cutlass"):  # one wheel for all releases
-        return f"pip install {library.wheel}" + f"=={library.version}" * (key == "cub")
+        return f"pip install {library.wheel}" + f"=={library.version}" * bool(
+            library.version
+        )
     if "{}" in library.wheel:
         return f"pip install {library.wheel.format(_find_release())}"
     return tools.pip_command(library.wheel)
@@ -198,7 +200,7 @@ def _load(name: str) -> Path:
         path = folder / f"lib{name}.so"
     else:
         path = _find_in_wheel(name) or _find_in_toolkit(name)
-    _kept.append(FFI().dlopen(str(path)))
+    _libraries.append(FFI().dlopen(str(path)))
     return path
 
 
@@ -206,14 +208,14 @@ def _find_in_wheel(name: str) -> Path | None:
     """Return the path of a library in a wheel of NVIDIA's for torch's CUDA, or None."""
     if not importlib.util.find_spec("nvidia"):
         return None
-    found = []
+    paths = []
     for folder in _find_folders("nvidia"):
-        found += sorted(folder.glob(f"*/lib/lib{name}.so*"))
+        paths += sorted(folder.glob(f"*/lib/lib{name}.so*"))
     # The wheels for CUDA 13 share a folder, and those for CUDA 12 have one each. cuDNN
     # and NCCL always have their own.
-    shared = [path for path in found if path.parts[-3].startswith("cu1")]
+    shared = [path for path in paths if path.parts[-3].startswith("cu1")]
     here = [p for p in shared if p.parts[-3] == f"cu{_find_release()}"]
-    rest = [path for path in found if path not in shared]
+    rest = [path for path in paths if path not in shared]
     return next(iter(here + rest), None)
 
 

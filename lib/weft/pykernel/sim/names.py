@@ -1,4 +1,4 @@
-"""The names and the syntax of a kernel: their meaning, their kinds and their limits.
+"""The meaning of a kernel's names, the kinds of values, and the limits of its syntax.
 
 The log packs only Python ints, so the new code converts all other indices. The kinds of
 values form a lattice: POSITIVE (an int that is 0 or more) > WHOLE (an int) > ANY.
