@@ -336,7 +336,7 @@ def _redirect_heap(path: Path, folder: Path) -> Path:
 
 
 def _link_flags(folder: Path) -> list[str]:
-    """Return linker flags: export weft_packed_*, include C++'s library, omit names."""
+    """Return linker flags: export weft_packed_* alone, link libstdc++, strip names."""
     script = folder / "exports.txt"
     script.write_text("{ global: weft_packed_*; local: *; };\n")
     linker = [f"--version-script={script}", "--gc-sections", "--strip-all"]
