@@ -105,7 +105,7 @@ def results_of(*rows, **machine):
 def test_the_newest_results_are_taken_of_a_gpu_or_of_a_processor(monkeypatch, tmp_path):
     monkeypatch.setattr(sentences, "RESULTS", tmp_path)
     gpu = {"target": "cuda", "device": "GPU"}
-    row = {"target": "cuda", "device": None, "us": None}  # a row of nvcc without a GPU
+    row = {"target": "cuda", "device": None, "us": None}  # as from nvcc, without a GPU
     for stem, rows, date in (
         ("edit_a", [{}, row], "2026-01-02"),
         ("edit_b", [{}], "2026-01-03"),

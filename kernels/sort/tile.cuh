@@ -98,7 +98,7 @@ template <bool FLOAT> struct tile_keys {
         for (int j = 0; j < ITEMS; j++) r_s->words[place[j]] = key[j];
     }
     /* Write the tile's keys, and their values, to their places in the output.
-     * Neighbours in shared memory mostly are neighbours in the output, too. */
+     * Neighbours in shared memory are mostly neighbours in the output, too. */
     __device__ __forceinline__ void scatter(const sort_pass &p, unsigned tile,
                                             tile_room *r_s) const {
         const unsigned valid = p.count - tile * TILE; // may exceed TILE

@@ -94,7 +94,8 @@ def test_nvcc_accepts_a_cu_without_a_warning(path, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("path", VARIED, ids=lambda p: p.stem)
 def test_nvcc_accepts_sources_with_code_for_some_architectures(path, tmp_path):
-    """The rungs of matmul, which compile slowly, are compiled for the oldest alone."""
+    """The rungs of matmul, which compile slowly, are compiled only for the oldest
+    architecture."""
     oldest, *others = (sm for sm in build.CHECK_SMS if sm != "90a")
     for sm in [oldest] if path.parent.name == "matmul" else [oldest, *others]:
         accept_device_code(path, sm, tmp_path / f"{sm}.cubin")
@@ -108,7 +109,8 @@ def test_nvcc_accepts_a_source_and_its_kernels_fit_compute_capability_7_5(
 ):
     """One command compiles the host's code, and the kernels for 7.5 and 9.0a."""
     command = build._make_command(path, build.Flavour("cuda", sm="90a"))
-    # Without -O3, g++ does not optimize the host's code, but ptxas does the kernels.
+    # Without -O3, g++ does not optimize the host's code, but ptxas still optimizes the
+    # kernels.
     command.remove("-O3")
     if path in SOURCES:
         command += ["-gencode=arch=compute_75,code=sm_75", "-Xptxas=-v"]

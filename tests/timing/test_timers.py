@@ -87,7 +87,7 @@ def test_cold_arrays_take_turns_that_no_cache_holds(monkeypatch):
     monkeypatch.setattr(timers, "cache_size", lambda device: 1000)
     x, calls = np.ones(100, np.float32), []
     cold = timers.make_contender(lambda x, n: calls.append(x), (x, 7), CPU, cold=True)
-    # 6 copies of 400 bytes: 2000 bytes pass before a copy returns.
+    # With 6 copies of 400 bytes, 2000 other bytes are used before a copy's next turn.
     assert cold.copies == 6
     for _ in range(7):
         cold.run_once()
