@@ -99,7 +99,7 @@ def test_the_error_without_a_cubin_names_the_capability_and_the_cubins(packaged)
 
 @pytest.fixture
 def on_gpu(packaged, tmp_path, monkeypatch):
-    """Return a function that launches f(y, x, n) as on a GPU, and what C receives.
+    """Return launch(), which calls f(y, x, n) as on a GPU and returns C's arguments.
 
     with_stream: whether f has a parameter for the stream. capability: of the GPU.
     """
@@ -317,7 +317,7 @@ def test_the_wheel_passes_its_own_test(bare):
 
 @pytest.fixture
 def with_torch(tmp_path):
-    """Return a folder with PyTorch and what it needs, but without Weft."""
+    """Return a folder with PyTorch and its requirements, but without Weft."""
     import torch
 
     site = Path(torch.__file__).parents[1]

@@ -19,7 +19,7 @@
 enum {
     PASSES = 64,
     LARGEST = 61,       /* factor that a pass removes */
-    PARALLEL = 1 << 15, /* numbers from which a pass uses all cores */
+    PARALLEL = 1 << 15, /* least numbers for which a pass uses all cores */
     PIECE = 1 << 12,    /* numbers of s that one core takes */
 };
 

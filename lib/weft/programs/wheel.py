@@ -38,7 +38,7 @@ HIDDEN = "rung", "options"  # parameters of an op that a package sets
 
 @dataclass
 class Contents:
-    """What is packed.
+    """The contents of a package.
 
     sources: the files, or those of the lab's op. launchers: launchers.json's rows.
     wrapped: the launchers in each source, by its path. op: the op's name, or "".
