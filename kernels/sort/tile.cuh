@@ -21,7 +21,7 @@ static_assert((int)DIGITS == (int)THREADS, "a thread per digit");
 /* The shared memory of a block that orders a tile. */
 struct tile_room {
     unsigned words[TILE];           // the tile's keys, later its values
-    unsigned counts[WARPS][DIGITS]; // of the warps' digits, later their places
+    unsigned counts[WARPS][DIGITS]; // the warps' digit counts, later places
     unsigned places[DIGITS]; // per digit: distance from the tile to the output
     unsigned sums[WARPS], tile;
 };

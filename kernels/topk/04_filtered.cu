@@ -133,7 +133,7 @@ static __global__ void __launch_bounds__(THREADS)
     if (threadIdx.x) return;
     at->floor = sorted_s[s.k - 1];
     at->room = room;
-    at->arrived = 0; // as at the start of rung 3
+    at->arrived = 0; // rung 3 starts with this value, too
 }
 
 /* The candidates that a block has found. */

@@ -412,7 +412,7 @@ def test_number_of_threads(simt):
 
 
 def script(simt: Simt, body: str) -> list[str]:
-    """Return a Python program with `lib` (launch.cu), `runtime`, `pointer`, np."""
+    """Return a command that runs `body` in Python after defining the names below."""
     head = f"""
 import ctypes, os, signal, sys, threading, time
 import numpy as np

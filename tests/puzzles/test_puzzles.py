@@ -360,7 +360,7 @@ def test_the_published_answers_are_accepted_as_cuda_c(group):
     for puzzle in kernels:
         for part in re.split(r"\n\n(?=\S)", puzzle.cuda_c_answer):
             helpers.setdefault(part, None)
-    module = load_cuda("\n\n".join(helpers))  # if there is a GPU, also for the GPU
+    module = load_cuda("\n\n".join(helpers))  # for the CPU and, if there is one, a GPU
     for puzzle in kernels:
         assert puzzle.check(module).language == "CUDA C"
 
