@@ -34,7 +34,7 @@ def by_lane(out, a):
 def kinds_by_warp(out, a):
     ### BEGIN SOLUTION
     t = cuda.threadIdx.x % 64
-    first = cuda.grid(1) - t  # index of the first number of two warps
+    first = cuda.grid(1) - t  # the first of two warps' 64 numbers
     i = first + 2 * (t % 32) + t // 32
     if t < 32:
         out[i] = math.sin(a[i])
