@@ -21,7 +21,7 @@ from weft.base.paths import KERNELS, ROOT
 from weft.commands import package
 from weft.programs import wheel
 from weft.programs.wheel import read_contents
-from weft.toolchain import native, tools
+from weft.toolchain import build, native, tools
 
 SWISH = """#include <cuda_runtime.h>
 __global__ void forward(float *y, const float *x, size_t n) {
@@ -210,6 +210,16 @@ def test_an_op_returns_only_outputs_of_its_inputs_shape(op, returns):
     contents = read_contents(op)
     package._compare_shapes(contents)
     assert {row["returns"] for row in contents.launchers} == {returns}
+
+
+def test_a_wheel_compiles_the_runtime_without_nvidias_libraries(monkeypatch, tmp_path):
+    sources = []
+    monkeypatch.setattr(build, "_compile_object", lambda p, _: sources.append(p) or p)
+    monkeypatch.setattr(build, "_run", lambda *_: "")
+    wheel.link_cpu(read_contents("relu"), tmp_path, tmp_path / "cpu.so")
+    folders = {path.parent.name for path in sources}
+    assert {"runtime", "api", "device"} <= folders
+    assert not folders & {"libraries", "program"}
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ from ..base.paths import KERNELS
 from ..cells.structs import find_scalar
 from ..csource import scanner, signature
 from ..csource.signature import Param, Signature
-from ..toolchain import build, keys, tools
+from ..toolchain import build, tools
 from . import program as programs
 
 # ---- the contents ------------------------------------------------------------------
@@ -284,13 +284,11 @@ def link_cpu(contents: Contents, folder: Path, output: Path) -> None:
     It needs no library but glibc's, and runs on every processor of this architecture.
     """
     written = _write_sources(contents, folder / "cpu", "cpu")
-    runtime = [p for p in keys.list_sources(*keys.RUNTIME) if p.suffix == ".cpp"]
-    runtime = [p for p in runtime if p.parent.name != "program"]
     march = MARCH.get(platform.machine(), "native")
     here = build.Flavour.here("cpu")
     flavour = replace(here, march=march, sanitize="", openmp=False)
     with tools.make_pool() as pool:
-        objects = list(pool.map(_compile_runtime, runtime))
+        objects = list(pool.map(_compile_runtime, build.list_runtime()))
         if contents.op:
             sources = [*build.list_sources(contents.op, "cpu"), *written]
             objects += pool.map(lambda p: build._compile_object(p, flavour), sources)
