@@ -31,6 +31,7 @@ def test_the_spread_is_the_width_of_the_medians_interval():
 def test_a_call_is_timed_on_the_host_and_says_how():
     timing = weft.bench(time.sleep, 0.002, device="cpu", seconds=0.1)
     assert 2000 <= timing.us < 20_000
+    assert timing.fastest == sorted(timing.samples_us)[0] <= timing.us
     row = timing.row()
     assert (row["timer"], row["cache"], row["us"]) == ("wall", "warm", timing.us)
     assert row["stopped"] in ("spread", "time") and row["clock"] is None
