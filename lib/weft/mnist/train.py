@@ -74,12 +74,12 @@ def run(config: Config) -> Result:
 
             stack.callback(torch.set_num_threads, torch.get_num_threads())
             torch.set_num_threads(_count_threads(config))
-        race = _Race(config, train, test)
+        race = Race(config, train, test)
         with native.on_device(race.device):
             return race.run()
 
 
-class _Race:
+class Race:
     """One run: our model, the twins, and their measurements."""
 
     def __init__(self, config: Config, train: data.Split, test: data.Split):
