@@ -24,7 +24,7 @@ from ..base.device import Device
 from ..base.errors import ArgumentError
 from ..toolchain import native
 from . import weights as weights_of
-from .data import MEAN, STD, Split
+from .data import MEAN, STD, Split, check_arrays
 
 if TYPE_CHECKING:
     import torch
@@ -131,35 +131,17 @@ class Trainer(ABC):
         Images are (count,height,width) and labels (count), both uint8. Labels may be
         None if only forward() reads the set.
         """
+        size = self.config["height"], self.config["width"]
         for name, split in zip(SETS, (train, test)):
             if split is None:
                 continue
-            images, labels = self._checked(name, split.images, split.labels)
+            images, labels = check_arrays(name, split, size)
             self._put(name, images, labels)
             self._counts[name], self._labels[name] = len(images), labels
 
     @abstractmethod
     def _put(self, name: str, images: np.ndarray, labels: np.ndarray | None) -> None:
         """Copy a data set to the device."""
-
-    def _checked(
-        self, name: str, images: np.ndarray, labels: np.ndarray | None
-    ) -> tuple[np.ndarray, np.ndarray | None]:
-        size = (self.config["height"], self.config["width"])
-        images = _check_uint8(f"{name} images", images)
-        if images.ndim != 3 or images.shape[1:] != size or not len(images):
-            raise ArgumentError(
-                f"{name} images have shape {images.shape}; "
-                f"the model takes (count,{size[0]},{size[1]}), count at least 1"
-            )
-        if labels is not None:
-            labels = _check_uint8(f"{name} labels", labels)
-            if labels.shape != (len(images),):
-                raise ArgumentError(
-                    f"{name} labels have shape {labels.shape}; "
-                    f"{len(images)} images need ({len(images)},)"
-                )
-        return images, labels
 
     # ---- steps ------------------------------------------------------------------
 
@@ -293,13 +275,6 @@ def checked_device(device: str | torch.device) -> Device:
     if parsed.type == "cuda" and parsed.index >= (count := devices.count()):
         raise ArgumentError(f"device {parsed}: this machine has {count} CUDA GPUs")
     return parsed
-
-
-def _check_uint8(name: str, array: Any) -> np.ndarray:
-    array = np.asarray(array)
-    if array.dtype != np.uint8:
-        raise ArgumentError(f"{name} are {array.dtype}; expected uint8")
-    return np.ascontiguousarray(array)
 
 
 # ---- the trainer in CUDA C -----------------------------------------------------------
@@ -463,7 +438,7 @@ class Cnn(Trainer):
         return data, count, block
 
     def _view(self, data: Any, count: int, dtype: type) -> np.ndarray | torch.Tensor:
-        """Return a view of `count` numbers in the model's memory, valid until close()."""
+        """Return a view of numbers in the model's memory, valid until close()."""
         address = int(self._ffi.cast("uintptr_t", data))
         interface = {"version": 3, "shape": (count,), "data": (address, False)}
         interface["typestr"] = np.dtype(dtype).str
