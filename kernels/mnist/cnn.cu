@@ -241,6 +241,7 @@ int weft_cnn_get(weft_cnn *cnn, int kind, int index, float *out, size_t count,
 int weft_cnn_set(weft_cnn *cnn, int index, const float *in, size_t count,
                  weft_stream stream) {
     CNN_VISIT(cnn, stream);
+    WEFT_TRY(cnn_check_idle(cnn, __func__));
     WEFT_TRY(check_param(cnn, __func__, index, in, count));
     WEFT_TRY(cnn->impl->set(cnn->state, index, in, stream));
     return weft_sync(stream);
