@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -82,10 +83,12 @@ def run(config: Config) -> Result | None:
             _exit_at_once(LOST)
         except Terminated:
             _exit_at_once(128 + signal.SIGTERM)
-        except KeyboardInterrupt:
-            if place.rank:
-                _exit_at_once(128 + signal.SIGINT)
-            raise
+        except KeyboardInterrupt as stop:
+            if not is_worker():
+                raise
+            if place.rank == 0 and str(stop):  # the agent reports the rest
+                print(f"weft mnist: {stop}", file=sys.stderr)
+            _exit_at_once(128 + signal.SIGINT)
 
 
 class Terminated(BaseException):
@@ -98,6 +101,8 @@ def _end(*_: object) -> None:
 
 def _exit_at_once(status: int) -> None:
     """End this worker without waiting for collectives that nobody will complete."""
+    sys.stdout.flush()
+    sys.stderr.flush()
     os._exit(status)
 
 
@@ -157,8 +162,13 @@ class Training(WorkerRace):
         super().__init__(config, train, test)
         self.place = place
         self.steps = len(train) // config.batch  # of an epoch
-        if place.size > 1 and not hasattr(self.cnn, "begin"):
-            raise ArgumentError(f"rung {self.cnn.rung.name} trains with one worker")
+        if place.size > 1:
+            if not hasattr(self.cnn, "begin"):
+                raise ArgumentError(f"rung {self.cnn.rung.name} trains with one worker")
+            # This raises the error of a rung without global batch norm.
+            is_global = config.batchnorm == "global"
+            self.cnn.begin([0], total=config.batch, sync_batchnorm=is_global)
+            self.cnn.abandon()
 
     def list_facts(self, config: Config) -> dict[str, Any]:
         """Return what must be equal in all workers, by name."""
