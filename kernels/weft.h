@@ -523,8 +523,9 @@ int weft_cnn_train(weft_cnn *cnn, const int32_t *order, int count, int batch,
  *     weft_cnn_update(cnn, lr, stream);
  *
  * In place of every worker's ready.data, all workers then have the sum. Each
- * worker gets the same kinds and counts in the same order. The rungs
- * "reference" and "fused" take steps in parts; others give WEFT_EINVAL. */
+ * worker gets the same kinds and counts in the same order. The rung "reference"
+ * and the fused rungs ("fused" and those after it) take steps in parts. Only
+ * "reference" synchronises batch norm. Others give WEFT_EINVAL. */
 enum weft_cnn_ready_kind {
     WEFT_CNN_DONE = 0,  /* nothing more: update, after the sums */
     WEFT_CNN_SUMS = 1,  /* double: sums of batch norm, which must be added up
@@ -567,7 +568,7 @@ int weft_cnn_update(weft_cnn *cnn, float lr, weft_stream stream);
 
 /* End a step without an update or a loss, for example after a failed exchange.
  * Without a step, do nothing. */
-int weft_cnn_abandon(weft_cnn *cnn);
+int weft_cnn_abandon(weft_cnn *cnn, weft_stream stream);
 
 /* Store the address and the number of floats of the buffer that contains all
  * gradients, padding included. It is target memory, valid until

@@ -94,14 +94,17 @@ struct cnn_impl {
     int (*peek)(void *state, const char *name, int shape[4], float *out,
                 size_t count, weft_stream stream);
 
-    /* A rung has all of the following functions or none. part() runs a step up
+    /* A rung has the following functions or none of them. part() runs a step up
      * to the next point where workers add something up, described in *ready,
      * and advances *at, which is 0 at first. update() subtracts lr times the
-     * gradients from the weights. */
+     * gradients from the weights. abandon(), which may be NULL, restores what a
+     * step without an update has changed. */
     int (*part)(void *state, int *at, const struct cnn_share *share,
                 struct weft_cnn_ready *ready, weft_stream stream);
     int (*update)(void *state, float lr, weft_stream stream);
+    int (*abandon)(void *state, weft_stream stream);
     struct cnn_buffer (*gradients)(const void *state);
+    int syncs; /* whether part() supports sync_batchnorm */
 };
 
 /* Return the number of floats in parameter `index` of a model of this shape. */

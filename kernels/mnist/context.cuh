@@ -43,6 +43,7 @@ struct parts {
 
 struct weft_cnn {
     const struct cnn_impl *impl;
+    const char *rung; /* its name */
     void *state; /* the state of the rung */
     struct weft_cnn_config config;
     int device;

@@ -320,6 +320,11 @@ static int fused_set(void *state, int index, const float *in,
         fused_bytes,                                  \
         fused_steps,                                  \
         fused_peek,                                   \
+        fused_part,                                   \
+        fused_part_update,                            \
+        fused_part_abandon,                           \
+        fused_gradients,                              \
+        0,                                            \
     }
 
 RUNG(cnn_fused, FP32, 0, 0, 0);

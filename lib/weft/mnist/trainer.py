@@ -397,8 +397,7 @@ class Cnn(Trainer):
 
     def abandon(self) -> None:
         """End a step, if one has begun, without an update and without a loss."""
-        self._alive()
-        self._lib.call("weft_cnn_abandon", self._cnn)
+        self._call("weft_cnn_abandon")
 
     @property
     def gradient_buffer(self) -> np.ndarray | torch.Tensor:
