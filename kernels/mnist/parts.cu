@@ -17,14 +17,6 @@ static int check_step(const weft_cnn *cnn, const char *function) {
     return WEFT_OK;
 }
 
-static int check_rung(const weft_cnn *cnn, const char *function) {
-    WEFT_REQUIRE(cnn->impl->part,
-                 "%s: rung %s takes no steps in parts; reference and the fused "
-                 "rungs do",
-                 function, cnn->rung);
-    return WEFT_OK;
-}
-
 static int check_share(const weft_cnn *cnn, const char *function,
                        const int32_t *order, int batch, int total) {
     WEFT_REQUIRE(batch >= 0 && batch <= cnn->config.max_batch,
@@ -41,7 +33,6 @@ static int check_share(const weft_cnn *cnn, const char *function,
 int weft_cnn_begin(weft_cnn *cnn, const int32_t *order, int batch, int total,
                    int sync_batchnorm, weft_stream stream) {
     CNN_VISIT(cnn, stream);
-    WEFT_TRY(check_rung(cnn, __func__));
     WEFT_TRY(cnn_check_idle(cnn, __func__));
     WEFT_TRY(check_share(cnn, __func__, order, batch, total));
     WEFT_REQUIRE(!sync_batchnorm || cnn->impl->syncs,
@@ -103,7 +94,6 @@ int weft_cnn_gradients(weft_cnn *cnn, float **buffer, size_t *count,
     WEFT_REQUIRE(buffer && count && block,
                  "%s: buffer = %p, count = %p, block = %p, want addresses",
                  __func__, (void *)buffer, (void *)count, (void *)block);
-    WEFT_TRY(check_rung(cnn, __func__));
     const struct cnn_buffer all = cnn->impl->gradients(cnn->state);
     *buffer = all.data;
     *count = all.count;

@@ -15,6 +15,7 @@ import float64
 import numpy as np
 import pytest
 import torch
+from test_fused import fused
 from test_training import SMALL, noisy, rungs
 from tiers import loop_over, only
 
@@ -23,9 +24,8 @@ from weft.mnist import Cnn, Split, Twin, initial_weights
 from weft.toolchain import native
 
 IMAGES, BATCH, LR = 50, 12, 0.1
-PARTS = ("reference",)  # the rungs that take steps in parts
 each_rung = pytest.mark.parametrize(
-    "target, rung", only([("cpu", "reference")], rungs(*PARTS), names=2)
+    "target, rung", only([("cpu", "reference"), ("cpu", "naive")], rungs(), names=2)
 )
 # The sizes of the workers' shares of a batch.
 SHARES = [(6, 6), (5, 4, 3), (12, 0), (0, 11, 1)]
@@ -95,11 +95,10 @@ def test_one_models_parts_are_training_bit_by_bit(sizes):
         assert np.array_equal(parts.losses(), whole.losses())
 
 
-@each_rung
 @pytest.mark.parametrize("sizes", SHARES, ids=str)
-def test_with_global_batch_norm_workers_are_one_model(target, rung, sizes):
+def test_with_global_batch_norm_workers_are_one_model(sizes):
     rng = np.random.default_rng(2)
-    models = [make(target, rung) for _ in sizes]
+    models = [make() for _ in sizes]
     for _ in range(3):
         order, start = rng.permutation(IMAGES)[:BATCH], models[0].weights
         want = step64(start, order)
@@ -151,14 +150,13 @@ def test_the_bound_tells_local_from_global_batch_norm():
 
 
 @each_rung
-@pytest.mark.parametrize("sync", [False, True])
-def test_ranges_are_final_and_cover_the_buffer_once(target, rung, sync):
+def test_ranges_are_final_and_cover_the_buffer_once(target, rung):
     """Each range receives its own value as soon as it is ready. Neither the rest of the
     step nor another range may change it, and update() subtracts it."""
     with make(target, rung) as model:
-        start, number = model.weights, 0
+        start = model.weights
         torch.as_tensor(model.gradient_buffer).fill_(math.nan)
-        model.begin(np.arange(BATCH), sync_batchnorm=sync)
+        model.begin(np.arange(BATCH), sync_batchnorm=rung == "reference")
         sizes = []
         while (part := model.next()) is not None:
             part = torch.as_tensor(part)
@@ -175,8 +173,9 @@ def test_ranges_are_final_and_cover_the_buffer_once(target, rung, sync):
             assert np.array_equal(new, start[name] - np.float32(0.5 * number)), name
 
 
-def test_a_share_of_no_images_adds_nothing():
-    with make() as model:
+@each_rung
+def test_a_share_of_no_images_adds_nothing(target, rung):
+    with make(target, rung) as model:
         model.train(np.arange(BATCH), BATCH, LR)  # leaves gradients
         start = model.weights
         model.losses()
@@ -186,6 +185,74 @@ def test_a_share_of_no_images_adds_nothing():
         assert list(model.losses()) == [0.0]
         assert not any(gradient.any() for gradient in model.gradients.values())
         assert same(model.weights, start)
+
+
+# ---- the fused rungs -------------------------------------------------------------
+
+# Simulated tensor cores are slow; of their rungs, one keeps a copy of fc1's weights.
+FUSED = [case for case in fused() if case.values[0] == "cuda" or "fused" in case.id]
+FUSED += [case for case in fused() if case.id == "cpu-bf16"]
+each_fused_rung = pytest.mark.parametrize(
+    "target, rung", only([("cpu", "fused")], FUSED, names=2)
+)
+
+
+def make_fused(target: str, rung: str, batch: int) -> Cnn:
+    model = Cnn(rung, target, max_batch=batch)
+    model.set_weights(initial_weights(0))
+    model.data(noisy(batch))
+    return model
+
+
+@each_fused_rung
+def test_a_fused_rungs_share_is_that_share_of_training(target, rung):
+    """Both run the same kernels. A share rounds batch / total, and then the product."""
+    # On a GPU, several blocks share the sum over this batch; see dfc1_slots().
+    batch = 600 if target == "cuda" else 2
+    order, total = np.arange(batch), 7 * batch
+    with (
+        make_fused(target, rung, batch) as whole,
+        make_fused(target, rung, batch) as model,
+    ):
+        start = whole.weights
+        whole.train(order, batch, LR)
+        model.begin(order, total=total)
+        ranges = []
+        while (part := model.next()) is not None:
+            ranges.append(torch.as_tensor(part).clone().cpu())
+        assert same(model.weights, start)
+        model.update(LR)
+        buffer = torch.as_tensor(model.gradient_buffer).cpu()
+        assert [len(part) for part in ranges] == [128 * 49 * 64, 19008, 1418]
+        assert torch.equal(torch.cat([ranges[1], ranges[0], ranges[2]]), buffer)
+        near = {"rtol": 2.0**-22, "atol": 0}
+        np.testing.assert_allclose(model.losses() * 7, whole.losses(), **near)
+        theirs = whole.gradients
+        for name, gradient in model.gradients.items():
+            np.testing.assert_allclose(gradient * 7, theirs[name], **near)
+            update = LR * gradient.astype(np.float64)
+            error = np.abs(model.weights[name] - (start[name] - update))
+            bound = np.abs(start[name]) + 3 * np.abs(update)
+            assert (error <= 2 * float64.ULP * bound).all(), name
+
+
+@pytest.mark.slow
+@each_fused_rung
+def test_an_abandoned_fused_step_leaves_nothing_behind(target, rung):
+    """The kernels write copies of conv2's weights. With infinite gradients, these
+    become NaN; set() of fc2's weights does not renew them."""
+    with make_fused(target, rung, 2) as model:
+        order, fc2 = np.arange(2), model.weights["fc2.weight"]
+        logits = model.forward("train", order)
+        for values in (np.full_like(fc2, 3e38), fc2):
+            data = model._ffi.from_buffer("float[]", values)
+            model._call("weft_cnn_set", 10, data, values.size)
+            if values is not fc2:
+                model.begin(order)
+                run_parts([model])
+                assert not np.isfinite(model.gradients["conv2.weight"]).all()
+                model.abandon()
+        assert np.array_equal(model.forward("train", order), logits)
 
 
 # ---- mistakes --------------------------------------------------------------------
@@ -282,12 +349,15 @@ def test_data_without_labels_is_refused():
             model.begin([], total=3)
 
 
-def test_other_rungs_and_closed_models_are_refused():
-    model = make(rung="naive")
-    for call in (lambda: model.begin(HERE), lambda: model.gradient_buffer):
-        with pytest.raises(ArgumentError, match="naive takes no steps in parts"):
-            call()
-    assert len(model.losses()) == 0
+def test_global_batch_norm_is_refused_where_it_is_missing():
+    with make(rung="naive") as model:
+        with pytest.raises(ArgumentError, match="rung naive does not synchronise"):
+            model.begin(HERE, sync_batchnorm=True)
+        take_step([model], [HERE], sync=False)
+
+
+def test_closed_models_are_refused():
+    model = make()
     model.close()
     for call in (model.next, model.abandon, lambda: model.layout):
         with pytest.raises(ArgumentError, match="closed"):
