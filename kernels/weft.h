@@ -514,6 +514,66 @@ int weft_cnn_data(weft_cnn *cnn, int set, const uint8_t *images,
 int weft_cnn_train(weft_cnn *cnn, const int32_t *order, int count, int batch,
                    float lr, weft_stream stream);
 
+/* A step in parts lets several models, usually in as many processes, take one
+ * step together. Each of these workers has a share of the batch:
+ *
+ *     weft_cnn_begin(cnn, order, batch, total, 0, stream);
+ *     while (weft_cnn_next(cnn, &ready, stream), ready.kind)
+ *         replace ready.data[0..ready.count) by its sum over all workers;
+ *     weft_cnn_update(cnn, lr, stream);
+ *
+ * Each worker gets the same kinds and counts in the same order. */
+enum weft_cnn_ready_kind {
+    WEFT_CNN_DONE = 0,  /* nothing more: update, after the sums */
+    WEFT_CNN_SUMS = 1,  /* double: sums of batch norm, which must be added up
+                         * before the next call of weft_cnn_next() */
+    WEFT_CNN_RANGE = 2, /* float: a range of the gradients, complete for this
+                         * worker. Further calls of weft_cnn_next() do not touch
+                         * it, so it can be sent while they compute. */
+};
+struct weft_cnn_ready {
+    int kind;
+    void *data; /* target memory, complete after the work queued on `stream` */
+    size_t count; /* of doubles or floats; 0 if kind is WEFT_CNN_DONE */
+};
+
+/* Begin a step on this worker's images order[0..batch) of the training set.
+ * `total` is the number of images of all workers. The step's loss and gradients
+ * are sums over the worker's images divided by `total`, so that their sums over
+ * the workers are those of the mean over all images. batch may be 0 (then order
+ * may be NULL): the loss and the gradients are 0. Without sync_batchnorm, batch
+ * norm uses the statistics of the worker's images, as PyTorch's
+ * DistributedDataParallel does. With it, batch norm uses those of all images,
+ * as one model with the whole batch does; only the rung "reference" can, and
+ * others give WEFT_EINVAL. The CPU build returns WEFT_EINTR after Ctrl-C.
+ *
+ * Until weft_cnn_update() or weft_cnn_abandon() ends the step, functions that
+ * train, classify, or change weights or data sets give WEFT_EINVAL. */
+int weft_cnn_begin(weft_cnn *cnn, const int32_t *order, int batch, int total,
+                   int sync_batchnorm, weft_stream stream);
+
+/* Run the step up to the next point at which workers add something up, and
+ * describe it in *ready. Return WEFT_EINVAL if no step has begun. A GPU only
+ * queues the work. */
+int weft_cnn_next(weft_cnn *cnn, struct weft_cnn_ready *ready,
+                  weft_stream stream);
+
+/* Subtract lr times the gradients' buffer from the weights, and end the step.
+ * Its loss then follows those of earlier steps. Return WEFT_EINVAL unless
+ * weft_cnn_next() has given WEFT_CNN_DONE. lr must be finite and at least 0. */
+int weft_cnn_update(weft_cnn *cnn, float lr, weft_stream stream);
+
+/* End a step without an update or a loss, for example after a failed exchange.
+ * Without a step, do nothing. */
+int weft_cnn_abandon(weft_cnn *cnn, weft_stream stream);
+
+/* Store the address and the number of floats of the buffer that contains all
+ * gradients, padding included. It is target memory, valid until
+ * weft_cnn_destroy(). *block receives the number of channels that the layout
+ * pads to: workers may add up their buffers only if both numbers agree. */
+int weft_cnn_gradients(weft_cnn *cnn, float **buffer, size_t *count,
+                       int *block);
+
 /* Copy the losses of the steps since the last call of this function to the host
  * array `out`, which has room for `capacity` floats. The oldest loss is first.
  * *count receives the number of losses. If they do not fit, the function

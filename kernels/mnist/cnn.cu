@@ -173,6 +173,7 @@ int weft_cnn_create(weft_cnn **cnn, int rung,
         return weft_fail(WEFT_ENOMEM, "weft_cnn_create: %zu bytes needed",
                          sizeof *made);
     made->impl = impls[rung];
+    made->rung = rungs[rung].rung;
     made->config = *config;
     cudaError_t error = cudaGetDevice(&made->device);
     int status =
@@ -241,6 +242,7 @@ int weft_cnn_get(weft_cnn *cnn, int kind, int index, float *out, size_t count,
 int weft_cnn_set(weft_cnn *cnn, int index, const float *in, size_t count,
                  weft_stream stream) {
     CNN_VISIT(cnn, stream);
+    WEFT_TRY(cnn_check_idle(cnn, __func__));
     WEFT_TRY(check_param(cnn, __func__, index, in, count));
     WEFT_TRY(cnn->impl->set(cnn->state, index, in, stream));
     return weft_sync(stream);

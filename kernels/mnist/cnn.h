@@ -38,6 +38,24 @@ struct cnn_run {
     float lr;
 };
 
+/* One worker's share of a step that several workers take together: `batch` of
+ * the step's `total` images. The gradients are those of the sum of the share's
+ * losses divided by `total`, and *loss is that quotient. Batch norm's
+ * statistics cover the share or, with sync_batchnorm, all images. */
+struct cnn_share {
+    const uint8_t *images, *labels;
+    const int32_t *order; /* the share's images are order[0..batch) */
+    float *loss;
+    int batch, total, sync_batchnorm;
+};
+
+/* All gradients, as weft_cnn_gradients() describes them. */
+struct cnn_buffer {
+    float *data;
+    size_t count;
+    int block;
+};
+
 struct cnn_impl {
     /* Create the rung's state in *state and allocate all memory. After a
      * failure *state is NULL or a state that destroy() accepts. */
@@ -67,6 +85,15 @@ struct cnn_impl {
     /* Return the bytes of target memory that `state` holds. */
     size_t (*bytes)(const void *state);
 
+    /* Run a step up to the next point where workers add something up, describe
+     * it in *ready, and advance *at, which is 0 at first. update() subtracts lr
+     * times the gradients from the weights. */
+    int (*part)(void *state, int *at, const struct cnn_share *share,
+                struct weft_cnn_ready *ready, weft_stream stream);
+    int (*update)(void *state, float lr, weft_stream stream);
+    struct cnn_buffer (*gradients)(const void *state);
+    int syncs; /* whether part() supports sync_batchnorm */
+
     /* The following functions may be NULL. steps() queues many steps in one
      * call; *queued receives the number queued, even if one of them fails. */
     int (*steps)(void *state, const struct cnn_run *run, int64_t *queued,
@@ -75,6 +102,10 @@ struct cnn_impl {
     /* Copy an array of the last pass, as described for weft_cnn_peek(). */
     int (*peek)(void *state, const char *name, int shape[4], float *out,
                 size_t count, weft_stream stream);
+
+    /* Restore what a step in parts has changed, for a step without an update.
+     */
+    int (*abandon)(void *state, weft_stream stream);
 };
 
 /* Return the number of floats in parameter `index` of a model of this shape. */

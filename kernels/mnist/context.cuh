@@ -1,6 +1,7 @@
 /* context.cuh -- the definition of a weft_cnn, for the files that implement it.
- * These are cnn.cu (creation, weights), data.cu (memory, data sets), and
- * step.cu (steps, timing). Rungs do not use this header; they use cnn.h. */
+ * These are cnn.cu (creation, weights), data.cu (memory, data sets), step.cu
+ * (steps, timing), and parts.cu (steps in parts). Rungs do not use this header;
+ * they use cnn.h. */
 #ifndef WEFT_CNN_CONTEXT_CUH
 #define WEFT_CNN_CONTEXT_CUH
 #include "cnn.h"
@@ -32,9 +33,18 @@ struct cnn_marks {
     cudaError_t error;
 };
 
+/* A step in parts (parts.cu). */
+enum progress { NO_STEP, BEGUN, COMPLETE };
+struct parts {
+    enum progress progress;
+    int at; /* the rung's next part */
+    struct cnn_share share;
+};
+
 struct weft_cnn {
     const struct cnn_impl *impl;
-    void *state; /* the state of the rung */
+    const char *rung; /* its name */
+    void *state;      /* the state of the rung */
     struct weft_cnn_config config;
     int device;
     struct cnn_memory memory;
@@ -44,6 +54,7 @@ struct weft_cnn {
     float *logits;            /* (max_batch,classes) */
     struct dataset sets[2];   /* indexed by weft_cnn_dataset */
     struct order order;
+    struct parts parts;
     cudaEvent_t done; /* recorded at the end of the last call's work */
     struct cnn_marks marks;
 };
@@ -93,7 +104,21 @@ int cnn_send_order(struct order *to, const int32_t *order, int count,
 /* Reject the number of an unknown data set, a data set that was not given, and
  * indices beyond its end. Messages contain `function`. */
 int cnn_check_set(const char *function, int set);
+int cnn_check_given(const weft_cnn *cnn, const char *function, int set);
 int cnn_check_order(const weft_cnn *cnn, const char *function, int set,
                     const int32_t *order, int count);
+
+/* ---- step.cu ------------------------------------------------------------- */
+
+int cnn_check_labels(const weft_cnn *cnn, const char *function);
+int cnn_check_rate(const char *function, float lr);
+
+/* Return WEFT_EINTR if Ctrl-C was pressed before a step. */
+int cnn_check_interrupt(const weft_cnn *cnn);
+
+/* ---- parts.cu ------------------------------------------------------------ */
+
+/* Reject a call in the middle of a step in parts. */
+int cnn_check_idle(const weft_cnn *cnn, const char *function);
 
 #endif

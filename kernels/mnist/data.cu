@@ -83,6 +83,7 @@ static int copy_set(struct dataset *made, const uint8_t *images,
 int weft_cnn_data(weft_cnn *cnn, int set, const uint8_t *images,
                   const uint8_t *labels, int count, weft_stream stream) {
     CNN_VISIT(cnn, stream);
+    WEFT_TRY(cnn_check_idle(cnn, __func__));
     WEFT_TRY(cnn_check_set(__func__, set));
     WEFT_REQUIRE(count >= 1, "%s: %d images, want at least 1", __func__, count);
     WEFT_REQUIRE(images, "%s: the array of %d images is NULL", __func__, count);
@@ -122,18 +123,25 @@ int cnn_grow_order(struct order *order, int count, weft_stream stream) {
     return WEFT_OK;
 }
 
+static const char *const set_names[] = {"training", "test"};
+
+int cnn_check_given(const weft_cnn *cnn, const char *function, int set) {
+    WEFT_REQUIRE(cnn->sets[set].count,
+                 "%s: there is no %s set yet; call weft_cnn_data()", function,
+                 set_names[set]);
+    return WEFT_OK;
+}
+
 int cnn_check_order(const weft_cnn *cnn, const char *function, int set,
                     const int32_t *order, int count) {
-    static const char *const names[] = {"training", "test"};
     const int images = cnn->sets[set].count;
-    WEFT_REQUIRE(images, "%s: there is no %s set yet; call weft_cnn_data()",
-                 function, names[set]);
+    WEFT_TRY(cnn_check_given(cnn, function, set));
     WEFT_REQUIRE(count >= 1, "%s: %d images, want at least 1", function, count);
     WEFT_REQUIRE(order, "%s: the order of %d images is NULL", function, count);
     for (int i = 0; i < count; i++)
         WEFT_REQUIRE(order[i] >= 0 && order[i] < images,
                      "%s: order[%d] = %d, the %s set has images 0 to %d",
-                     function, i, order[i], names[set], images - 1);
+                     function, i, order[i], set_names[set], images - 1);
     return WEFT_OK;
 }
 

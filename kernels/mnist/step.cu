@@ -15,17 +15,28 @@ static int check_batch(const weft_cnn *cnn, const char *function, int batch) {
     return WEFT_OK;
 }
 
-static int check_training(const weft_cnn *cnn, const char *function,
-                          const int32_t *order, int count, int batch,
-                          float lr) {
-    WEFT_TRY(check_batch(cnn, function, batch));
-    WEFT_TRY(cnn_check_order(cnn, function, WEFT_CNN_TRAIN, order, count));
-    WEFT_REQUIRE(cnn->sets[WEFT_CNN_TRAIN].labels,
-                 "%s: the training set's %d images have no labels", function,
-                 cnn->sets[WEFT_CNN_TRAIN].count);
+int cnn_check_labels(const weft_cnn *cnn, const char *function) {
+    const struct dataset *set = &cnn->sets[WEFT_CNN_TRAIN];
+    WEFT_TRY(cnn_check_given(cnn, function, WEFT_CNN_TRAIN));
+    WEFT_REQUIRE(set->labels, "%s: the training set's %d images have no labels",
+                 function, set->count);
+    return WEFT_OK;
+}
+
+int cnn_check_rate(const char *function, float lr) {
     WEFT_REQUIRE(isfinite(lr) && lr >= 0, "%s: lr = %g, want 0 or more",
                  function, lr);
     return WEFT_OK;
+}
+
+static int check_training(const weft_cnn *cnn, const char *function,
+                          const int32_t *order, int count, int batch,
+                          float lr) {
+    WEFT_TRY(cnn_check_idle(cnn, function));
+    WEFT_TRY(check_batch(cnn, function, batch));
+    WEFT_TRY(cnn_check_order(cnn, function, WEFT_CNN_TRAIN, order, count));
+    WEFT_TRY(cnn_check_labels(cnn, function));
+    return cnn_check_rate(function, lr);
 }
 
 int cnn_interrupted(void) {
@@ -36,6 +47,12 @@ int cnn_interrupted(void) {
 #endif
 }
 
+int cnn_check_interrupt(const weft_cnn *cnn) {
+    if (!cnn_interrupted()) return WEFT_OK;
+    return weft_fail(WEFT_EINTR, "weft_cnn: Ctrl-C before step %lld",
+                     (long long)cnn->steps);
+}
+
 /* Take one step on the `batch` images that begin at position `first` of the
  * order, which is already on the device. */
 static int step(weft_cnn *cnn, int64_t first, int batch, float lr,
@@ -43,9 +60,7 @@ static int step(weft_cnn *cnn, int64_t first, int batch, float lr,
     WEFT_RANGE("step");
     const struct dataset *set = &cnn->sets[WEFT_CNN_TRAIN];
     float *loss = cnn->losses + cnn->steps % LOSSES;
-    if (cnn_interrupted())
-        return weft_fail(WEFT_EINTR, "weft_cnn: Ctrl-C before step %lld",
-                         (long long)cnn->steps);
+    WEFT_TRY(cnn_check_interrupt(cnn));
     WEFT_TRY(cnn->impl->step(cnn->state, loss, set->images, set->labels,
                              cnn->order.device + first, batch, lr, marks,
                              stream));
@@ -114,6 +129,7 @@ int weft_cnn_losses(weft_cnn *cnn, float *out, int capacity, int *count,
 int weft_cnn_forward(weft_cnn *cnn, int set, const int32_t *order, int count,
                      float *logits, weft_stream stream) {
     CNN_VISIT(cnn, stream);
+    WEFT_TRY(cnn_check_idle(cnn, __func__));
     WEFT_TRY(cnn_check_set(__func__, set));
     WEFT_TRY(check_batch(cnn, __func__, count));
     WEFT_TRY(cnn_check_order(cnn, __func__, set, order, count));

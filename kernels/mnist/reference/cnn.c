@@ -21,7 +21,7 @@
  *     2 (cnn_conv2.c). A bias before a batch norm remains a parameter but is
  *     not used, since its gradient is exactly 0.
  *  5. The linear layers are updated where their gradients are computed
- *     (cnn_linear.c).
+ *     (cnn_linear.c), except in a step in parts.
  *
  * Threads share the images in fixed parts, and their sums are added in a fixed
  * order. So the same number of threads gives the same bits. create() allocates
@@ -74,9 +74,13 @@ static size_t lay_out(struct cnn_model *m, char *base) {
     // A vector may reach this far past the last image, with unused lanes.
     const size_t slack = VLEN;
     m->bytes = 0;
-    for (int i = 0; i < WEFT_CNN_PARAMS; i++) {
-        m->weight[i] = floats(m, base, m->size[i]);
-        m->gradient[i] = floats(m, base, m->size[i]);
+    m->weights = floats(m, base, m->parameters);
+    m->gradients = floats(m, base, m->parameters);
+    size_t at = 0;
+    for (int i = 0; base && i < WEFT_CNN_PARAMS; i++) {
+        m->weight[cnn_order[i]] = m->weights + at;
+        m->gradient[cnn_order[i]] = m->gradients + at;
+        at += m->size[cnn_order[i]];
     }
     m->u2 = floats(m, base, m->size[4] / TAPS * POSITIONS);
     m->u2_t = floats(m, base, m->size[4] / TAPS * POSITIONS);
@@ -103,6 +107,9 @@ static size_t lay_out(struct cnn_model *m, char *base) {
     m->moments = doubles(m, base, MOMENTS * MOMENTS);
     m->mean1 = doubles(m, base, c1);
     m->rstd1 = doubles(m, base, c1);
+    m->sum1 = doubles(m, base, (TAPS + 1) * c1);
+    m->sum2 = doubles(m, base, 2 * c2);
+    m->dnorm2 = doubles(m, base, 2 * c2);
     m->mean2 = doubles(m, base, c2);
     m->rstd2 = doubles(m, base, c2);
     return zeroed;
@@ -163,53 +170,149 @@ static int create(void **state, const struct weft_cnn_config *config,
     return WEFT_OK;
 }
 
-/* Run the forward pass up to the logits. */
-static void forward_pass(struct cnn_model *m, const uint8_t *images,
-                         const int32_t *order, int n, struct cnn_marks *marks,
-                         weft_stream stream) {
+/* One pass over the images of `share`. */
+struct pass {
+    struct cnn_model *m;
+    const struct cnn_share *share;
+    const float *lr; /* for fc1's and fc2's update during the backward pass */
+    struct cnn_marks *marks;
+    weft_stream stream;
+};
+
+/* Choose the sizes that stay the same during a pass. */
+static void begin_pass(struct cnn_model *m, const struct cnn_share *share) {
     const int threads = omp_get_max_threads();
     m->team = threads < m->threads ? threads : m->threads;
-    cnn_gather(m, images, order, n);
-    cnn_mark(marks, "batch", stream);
-    cnn_patch_moments(m, n);
-    cnn_conv1_forward(m, n);
-    cnn_mark(marks, "forward.conv1+bn1+relu1+pool1", stream);
-    cnn_conv2_forward(m, n);
-    cnn_mark(marks, "forward.conv2+pool2", stream);
-    cnn_norm2_forward(m, n);
-    cnn_mark(marks, "forward.bn2+relu2", stream);
-    cnn_fc1_forward(m, n);
-    cnn_mark(marks, "forward.fc1+relu3", stream);
-    cnn_fc2_forward(m, n);
-    cnn_mark(marks, "forward.fc2", stream);
+    m->total = share->total;
+    m->population = share->sync_batchnorm ? share->total : share->batch;
+}
+
+static void sum_patches(const struct pass *p) {
+    cnn_gather(p->m, p->share->images, p->share->order, p->share->batch);
+    cnn_mark(p->marks, "batch", p->stream);
+    cnn_patch_moments(p->m, p->share->batch);
+}
+
+static void convolve(const struct pass *p) {
+    cnn_conv1_forward(p->m, p->share->batch);
+    cnn_mark(p->marks, "forward.conv1+bn1+relu1+pool1", p->stream);
+    cnn_conv2_forward(p->m, p->share->batch);
+    cnn_mark(p->marks, "forward.conv2+pool2", p->stream);
+}
+
+static void classify(const struct pass *p) {
+    cnn_norm2_forward(p->m, p->share->batch);
+    cnn_mark(p->marks, "forward.bn2+relu2", p->stream);
+    cnn_fc1_forward(p->m, p->share->batch);
+    cnn_mark(p->marks, "forward.fc1+relu3", p->stream);
+    cnn_fc2_forward(p->m, p->share->batch);
+    cnn_mark(p->marks, "forward.fc2", p->stream);
+}
+
+static void linear_backward(const struct pass *p) {
+    const struct cnn_share *s = p->share;
+    classify(p);
+    *s->loss = cnn_loss(p->m, s->labels, s->order, s->batch);
+    cnn_mark(p->marks, "forward.loss", p->stream);
+    cnn_fc2_backward(p->m, s->batch, p->lr);
+    cnn_mark(p->marks, "backward.fc2+relu3", p->stream);
+    cnn_fc1_backward(p->m, s->batch, p->lr);
+    cnn_mark(p->marks, "backward.fc1", p->stream);
+}
+
+static void norm2_backward(const struct pass *p) {
+    cnn_norm2_backward(p->m, p->share->batch);
+    cnn_mark(p->marks, "backward.relu2+bn2", p->stream);
+}
+
+static void convolve_backward(const struct pass *p) {
+    cnn_conv2_backward(p->m, p->share->batch);
+    cnn_conv2_gradients(p->m);
+    cnn_conv1_sums(p->m);
+}
+
+static void conv1_gradients(const struct pass *p) {
+    cnn_conv1_gradients(p->m, p->share->batch);
+    cnn_mark(p->marks, "backward.pool2+conv2+pool1+relu1+bn1+conv1", p->stream);
+}
+
+/* The parts of a step. After each, workers may have to add up sums of batch
+ * norm or gradients. */
+static void (*const parts[])(const struct pass *) = {
+    sum_patches,    convolve,          linear_backward,
+    norm2_backward, convolve_backward, conv1_gradients,
+};
+enum { PARTS = sizeof parts / sizeof *parts };
+
+/* Return what is ready after part `at`. */
+static struct weft_cnn_ready ready_after(const struct cnn_model *m, int at) {
+    const size_t linear = m->linear, moments = MOMENTS * MOMENTS;
+    const size_t others = m->parameters - linear;
+    const struct weft_cnn_ready all[PARTS] = {
+        {WEFT_CNN_SUMS, m->moments, moments},
+        {WEFT_CNN_SUMS, m->sum2, 2 * m->size[5]},
+        {WEFT_CNN_RANGE, m->gradients, linear},
+        {WEFT_CNN_SUMS, m->dnorm2, 2 * m->size[5]},
+        {WEFT_CNN_SUMS, m->sum1, (TAPS + 1) * m->size[1]},
+        {WEFT_CNN_RANGE, m->gradients + linear, others},
+    };
+    return all[at];
 }
 
 static int step(void *state, float *loss, const uint8_t *images,
                 const uint8_t *labels, const int32_t *order, int batch,
                 float lr, struct cnn_marks *marks, weft_stream stream) {
     struct cnn_model *m = state;
-    forward_pass(m, images, order, batch, marks, stream);
-    *loss = cnn_loss(m, labels, order, batch);
-    cnn_mark(marks, "forward.loss", stream);
-    cnn_fc2_backward(m, batch, lr);
-    cnn_mark(marks, "backward.fc2+relu3", stream);
-    cnn_fc1_backward(m, batch, lr);
-    cnn_mark(marks, "backward.fc1", stream);
-    cnn_norm2_backward(m, batch);
-    cnn_mark(marks, "backward.relu2+bn2", stream);
-    cnn_conv2_backward(m, batch);
-    cnn_conv1_gradients(m, batch);
-    cnn_mark(marks, "backward.pool2+conv2+pool1+relu1+bn1+conv1", stream);
-    cnn_update(m, lr);
+    const struct cnn_share all = {images, labels, order, loss, batch, batch, 0};
+    const struct pass pass = {m, &all, &lr, marks, stream};
+    begin_pass(m, &all);
+    for (int i = 0; i < PARTS; i++) parts[i](&pass);
+    cnn_update(m, m->linear, lr); // the backward pass updated the others
     cnn_mark(marks, "update", stream);
     return WEFT_OK;
+}
+
+static int part(void *state, int *at, const struct cnn_share *share,
+                struct weft_cnn_ready *ready, weft_stream stream) {
+    struct cnn_model *m = state;
+    const struct pass pass = {m, share, NULL, NULL, stream};
+    if (*at == 0) {
+        begin_pass(m, share);
+        if (!m->population) { // the parts have nothing to do
+            *share->loss = 0;
+            memset(m->gradients, 0, m->parameters * sizeof(float));
+        }
+    }
+    *ready = (struct weft_cnn_ready){WEFT_CNN_DONE, NULL, 0};
+    while (*at < PARTS) {
+        if (m->population) parts[*at](&pass);
+        *ready = ready_after(m, (*at)++);
+        if (ready->kind == WEFT_CNN_RANGE || share->sync_batchnorm) break;
+    }
+    return WEFT_OK;
+}
+
+static int update(void *state, float lr, weft_stream stream) {
+    (void)stream;
+    cnn_update(state, 0, lr);
+    return WEFT_OK;
+}
+
+static struct cnn_buffer gradients(const void *state) {
+    const struct cnn_model *m = state;
+    return (struct cnn_buffer){m->gradients, m->parameters, BLOCK};
 }
 
 static int forward(void *state, float *logits, const uint8_t *images,
                    const int32_t *order, int count, weft_stream stream) {
     struct cnn_model *m = state;
     const int classes = m->config.classes;
-    forward_pass(m, images, order, count, NULL, stream);
+    const struct cnn_share all = {images, NULL, order, NULL, count, count, 0};
+    const struct pass pass = {m, &all, NULL, NULL, stream};
+    begin_pass(m, &all);
+    sum_patches(&pass);
+    convolve(&pass);
+    classify(&pass);
     for (int i = 0; i < count; i++)
         for (int c = 0; c < classes; c++)
             logits[(size_t)i * classes + c] =
@@ -247,5 +350,7 @@ static size_t bytes(const void *state) {
     return m->bytes + sizeof *m;
 }
 
-const struct cnn_impl cnn_reference = {create, destroy, step, forward, get,
-                                       set,    bytes,   NULL, NULL};
+const struct cnn_impl cnn_reference = {
+    create, destroy, step,      forward, get,  set,  bytes,
+    part,   update,  gradients, 1,       NULL, NULL, NULL,
+};

@@ -27,8 +27,8 @@
 
 /* Compute batch norm's statistics of every channel, and the folded weights:
  * folded1 [block][TAPS + 1][BLOCK], in which row TAPS is the shift. */
-static void fold(struct cnn_model *m, int n) {
-    const double count = (double)n * m->h0 * m->w0;
+static void fold(struct cnn_model *m) {
+    const double count = (double)m->population * m->h0 * m->w0;
     const double *sum = m->moments + TAPS * MOMENTS;
     for (int c = 0; c < m->blocks1 * BLOCK; c++) {
         const float *w = m->weight[0] + c / BLOCK * TAPS * BLOCK + c % BLOCK;
@@ -76,7 +76,7 @@ static void forward_row(float *top, uint8_t *arg, const float *x, int pitch,
 
 void cnn_conv1_forward(struct cnn_model *m, int n) {
     const int pitch0 = m->w0 + 2, pitch1 = m->wp;
-    fold(m, n);
+    fold(m);
 #pragma omp parallel for schedule(static) num_threads(m->team)
     for (int i = 0; i < n; i++)
         for (int b = 0; b < m->blocks1; b++) {
@@ -137,21 +137,29 @@ void cnn_conv1_backward(struct cnn_model *m, struct cnn_worker *worker, int i) {
     }
 }
 
-/* Compute the gradients of conv1 and batch norm 1 from all workers' sums. The
- * gradient of conv1's bias is exactly 0, since batch norm removes the bias with
- * the mean. */
+/* Compute sum1, the totals of the threads' sums. */
+void cnn_conv1_sums(struct cnn_model *m) {
+    for (size_t i = 0; i < (TAPS + 1) * m->size[1]; i++) {
+        m->sum1[i] = 0;
+        for (int t = 0; t < m->team; t++) m->sum1[i] += m->worker[t].sums1[i];
+    }
+}
+
+/* Compute the gradients of conv1 and batch norm 1 from sum1 and the moments,
+ * both of m->population images. The n images of this model have that share of
+ * the gradients. The gradient of conv1's bias is exactly 0, since batch norm
+ * removes the bias with the mean. */
 void cnn_conv1_gradients(struct cnn_model *m, int n) {
-    const double count = (double)n * m->h0 * m->w0;
+    const double count = (double)m->population * m->h0 * m->w0;
+    const double share = (double)n / m->population;
     const double *sum = m->moments + TAPS * MOMENTS;
     const int channels = m->blocks1 * BLOCK;
     for (int c = 0; c < channels; c++) {
         const size_t at = c / BLOCK * TAPS * BLOCK + c % BLOCK;
         const float *w = m->weight[0] + at;
         const double mean = m->mean1[c], rstd = m->rstd1[c];
-        double s[TAPS + 1] = {0};
-        for (int k = 0; k < m->team; k++)
-            for (int t = 0; t <= TAPS; t++)
-                s[t] += m->worker[k].sums1[t * channels + c];
+        double s[TAPS + 1];
+        for (int t = 0; t <= TAPS; t++) s[t] = m->sum1[t * channels + c];
         const double dbeta = s[TAPS];
         double dgamma = -mean * dbeta;
         for (int t = 0; t < TAPS; t++) dgamma += w[t * BLOCK] * s[t];
@@ -162,11 +170,11 @@ void cnn_conv1_gradients(struct cnn_model *m, int n) {
                 xhat_p += m->moments[t * MOMENTS + u] * w[u * BLOCK];
             xhat_p *= rstd;
             m->gradient[0][at + t * BLOCK] =
-                m->scale1[c] *
-                (s[t] - (dbeta * sum[t] + dgamma * xhat_p) / count);
+                share * (m->scale1[c] *
+                         (s[t] - (dbeta * sum[t] + dgamma * xhat_p) / count));
         }
         m->gradient[1][c] = 0;
-        m->gradient[2][c] = dgamma;
-        m->gradient[3][c] = dbeta;
+        m->gradient[2][c] = share * dgamma;
+        m->gradient[3][c] = share * dbeta;
     }
 }

@@ -216,26 +216,31 @@ void cnn_conv2_forward(struct cnn_model *m, int n) {
                                  o * BLOCK + c);
         }
     }
+    for (size_t c = 0; c < 2 * m->size[5]; c++) {
+        m->sum2[c] = 0;
+        for (int t = 0; t < m->team; t++) m->sum2[c] += m->worker[t].sums2[c];
+    }
 }
 
 /* Compute `factor` and `constant` for VLEN channels, beginning with c. Batch
- * norm's gradient in a batch of n is factor * y + constant + scale * g. */
-static void norm_gradient(const struct cnn_model *m, int n, int c,
-                          vfloat *factor, vfloat *constant) {
-    const double count = (double)n * m->h1 * m->w1;
+ * norm's gradient is factor * y + constant + scale * g. */
+static void norm_gradient(const struct cnn_model *m, int c, vfloat *factor,
+                          vfloat *constant) {
+    const double count = (double)m->population * m->h1 * m->w1;
     for (int l = 0; l < VLEN; l++) {
         const double scale = m->scale2[c + l] / count;
-        const double dgamma = m->gradient[6][c + l];
+        const float dbeta = m->dnorm2[c + l];
+        const float dgamma = m->dnorm2[m->blocks2 * BLOCK + c + l];
         const double f = -scale * m->rstd2[c + l] * dgamma;
         (*factor)[l] = f;
-        (*constant)[l] = -scale * m->gradient[7][c + l] - f * m->mean2[c + l];
+        (*constant)[l] = -scale * dbeta - f * m->mean2[c + l];
     }
 }
 
 /* Compute products (positions,room,BLOCK), the transformed gradient of image
  * i's y2, for VLEN channels, beginning with c. */
 static void transform_output_back(const struct cnn_model *m, float *products,
-                                  int n, int i, int c) {
+                                  int i, int c) {
     const ptrdiff_t plane = (ptrdiff_t)m->room * BLOCK;
     const uint8_t *arg = m->arg2 + windows_at(m, i, c);
     const float *top = m->top2 + windows_at(m, i, c);
@@ -243,7 +248,7 @@ static void transform_output_back(const struct cnn_model *m, float *products,
     const vfloat scale = vload(m->scale2 + c);
     float *to = products + c % BLOCK;
     vfloat factor, constant;
-    norm_gradient(m, n, c, &factor, &constant);
+    norm_gradient(m, c, &factor, &constant);
     for (int r = 0; r < m->tiles_h; r++)
         for (int j = 0; j < m->tiles_w; j++, to += BLOCK, y2 += 4 * BLOCK) {
             const ptrdiff_t at = window_of(m, r, j) * BLOCK;
@@ -269,13 +274,13 @@ static void transform_output_back(const struct cnn_model *m, float *products,
 /* Compute everything that depends on y2's gradient for image i: conv2's weight
  * gradient (per worker), the gradient of x1, and conv1's sums. */
 static void backward_image(struct cnn_model *m, struct cnn_worker *worker,
-                           int n, int i) {
+                           int i) {
     const ptrdiff_t plane = (ptrdiff_t)m->room * BLOCK;
     const ptrdiff_t image = (ptrdiff_t)m->hp * m->wp * BLOCK;
     transform_input(m, worker->v2, m->x1 + i * cnn_x1_size(m));
     for (int c = 0; c < m->blocks2 * BLOCK; c += VLEN)
         transform_output_back(
-            m, worker->products2 + c / BLOCK * POSITIONS * plane, n, i, c);
+            m, worker->products2 + c / BLOCK * POSITIONS * plane, i, c);
     float *du = worker->du2;
     for (int o = 0; o < m->blocks2; o++)
         for (int p = 0; p < POSITIONS; p++)
@@ -301,5 +306,5 @@ void cnn_conv2_backward(struct cnn_model *m, int n) {
     }
 #pragma omp parallel for schedule(static) num_threads(m->team)
     for (int i = 0; i < n; i++)
-        backward_image(m, &m->worker[omp_get_thread_num()], n, i);
+        backward_image(m, &m->worker[omp_get_thread_num()], i);
 }

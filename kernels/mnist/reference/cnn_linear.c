@@ -86,11 +86,11 @@ void cnn_fc2_forward(struct cnn_model *m, int n) {
 }
 
 /* Return the loss of one image, and replace its logits with the gradient of the
- * mean loss of n images. The logits are `block` apart from one block of classes
- * to the next. The largest logit is subtracted first, so that no exponential
- * overflows. */
+ * mean loss of `total` images. The logits are `block` apart from one block of
+ * classes to the next. The largest logit is subtracted first, so that no
+ * exponential overflows. */
 static float image_loss(float *logits, size_t block, int classes, int padded,
-                        int label, int n) {
+                        int label, int total) {
 #define LOGIT(c) logits[(c) / BLOCK * block + (c) % BLOCK]
     float top = LOGIT(0), sum = 0;
     for (int c = 1; c < classes; c++)
@@ -98,23 +98,25 @@ static float image_loss(float *logits, size_t block, int classes, int padded,
     const float own = LOGIT(label) - top;
     for (int c = 0; c < classes; c++) sum += LOGIT(c) = expf(LOGIT(c) - top);
     for (int c = 0; c < classes; c++)
-        LOGIT(c) = (LOGIT(c) / sum - (c == label)) / n;
+        LOGIT(c) = (LOGIT(c) / sum - (c == label)) / total;
     for (int c = classes; c < padded; c++) LOGIT(c) = 0;
 #undef LOGIT
     return logf(sum) - own;
 }
 
-/* Return the batch's mean loss, and replace the logits with its gradient. */
+/* Return the sum of the n images' losses divided by m->total, and replace the
+ * logits with its gradient. */
 float cnn_loss(struct cnn_model *m, const uint8_t *labels, const int32_t *order,
                int n) {
 #pragma omp parallel for schedule(static) num_threads(m->team)
     for (int i = 0; i < n; i++)
-        m->loss[i] = image_loss(m->logits + (size_t)i * BLOCK,
-                                (size_t)m->images * BLOCK, m->config.classes,
-                                m->blocks_out * BLOCK, labels[order[i]], n);
+        m->loss[i] =
+            image_loss(m->logits + (size_t)i * BLOCK, (size_t)m->images * BLOCK,
+                       m->config.classes, m->blocks_out * BLOCK,
+                       labels[order[i]], m->total);
     double sum = 0;
     for (int i = 0; i < n; i++) sum += m->loss[i];
-    return sum / n;
+    return sum / m->total;
 }
 
 /* Copy `from` (blocks of features, images, BLOCK features), of which the first
@@ -152,9 +154,9 @@ static void backward_dx(float *dx, const float *weight, const float *dy_t,
 }
 
 /* Compute the weight's gradient for LINEAR_ROWS inputs and one block of
- * outputs, and update that part of the weight. */
+ * outputs. Unless lr is NULL, update that part of the weight. */
 static void backward_dw(float *dweight, float *weight, const float *x,
-                        const float *dy, int n, float lr) {
+                        const float *dy, int n, const float *lr) {
     vfloat acc[LINEAR_ROWS][2];
 #pragma GCC unroll 16
     for (int r = 0; r < LINEAR_ROWS; r++) acc[r][0] = acc[r][1] = (vfloat){0};
@@ -164,15 +166,15 @@ static void backward_dw(float *dweight, float *weight, const float *x,
         for (int v = 0; v < 2; v++) {
             const size_t at = r * BLOCK + v * VLEN;
             vstore(dweight + at, acc[r][v]);
-            vstore(weight + at, vload(weight + at) - lr * acc[r][v]);
+            if (lr) vstore(weight + at, vload(weight + at) - *lr * acc[r][v]);
         }
 }
 
-/* Compute a layer's dx and gradients from dy and dy_t, and update the layer's
- * parameters. */
+/* Compute a layer's dx and gradients from dy and dy_t. Unless lr is NULL,
+ * update the layer's parameters. */
 static void backward(const struct cnn_model *m, const struct layer *l,
                      float *dx, const float *x, const float *dy,
-                     const float *dy_t, int n, float lr) {
+                     const float *dy_t, int n, const float *lr) {
     const size_t block = (size_t)m->images * BLOCK;
 #pragma omp parallel for schedule(static) num_threads(m->team)
     for (ptrdiff_t k = 0; k < (ptrdiff_t)l->in * BLOCK; k += LINEAR_ROWS) {
@@ -191,11 +193,11 @@ static void backward(const struct cnn_model *m, const struct layer *l,
         for (int i = 0; i < n; i++)
             sum += dy[o / BLOCK * block + (size_t)i * BLOCK + o % BLOCK];
         l->dbias[o] = sum;
-        l->bias[o] -= lr * l->dbias[o];
+        if (lr) l->bias[o] -= *lr * l->dbias[o];
     }
 }
 
-void cnn_fc2_backward(struct cnn_model *m, int n, float lr) {
+void cnn_fc2_backward(struct cnn_model *m, int n, const float *lr) {
     const struct layer l = fc2(m);
     transpose(m, m->dlogits_t, m->logits, l.out, n);
     backward(m, &l, m->dhidden, m->hidden, m->logits, m->dlogits_t, n, lr);
@@ -208,7 +210,7 @@ void cnn_fc2_backward(struct cnn_model *m, int n, float lr) {
     transpose(m, m->dhidden_t, m->dhidden, l.in, n);
 }
 
-void cnn_fc1_backward(struct cnn_model *m, int n, float lr) {
+void cnn_fc1_backward(struct cnn_model *m, int n, const float *lr) {
     const struct layer l = fc1(m);
     backward(m, &l, m->dx2, m->x2, m->dhidden, m->dhidden_t, n, lr);
 }

@@ -46,10 +46,17 @@ struct cnn_model {
     int images;  /* room for images: more than max_batch, see cnn.c */
     int threads; /* number of workers; `team` of them run this step */
     int team;
+    int total; /* the images whose mean loss the gradients are of: the batch,
+                * or in a step in parts the batch of all workers */
+    int population; /* the images that batch norm's statistics cover */
 
-    /* Parameters and gradients in this rung's layouts (cnn_params.c). */
+    /* Parameters and gradients in this rung's layouts (cnn_params.c). The
+     * parameters are one array, and so are the gradients, in the order in which
+     * the backward pass completes them (cnn_order). */
     float *weight[WEFT_CNN_PARAMS], *gradient[WEFT_CNN_PARAMS];
+    float *weights, *gradients; /* the starts of the two arrays */
     size_t size[WEFT_CNN_PARAMS];
+    size_t parameters, linear; /* their floats: all, and fc2's and fc1's */
 
     float *x0;     /* [n][h0 + 2][w0 + 2]: pixels with a border of zeros */
     float *x1;     /* [n][blocks1][hp][wp][BLOCK], with a border of zeros */
@@ -73,6 +80,10 @@ struct cnn_model {
     double *moments;           /* statistics of this batch's patches */
     double *mean1, *rstd1;     /* statistics of conv1's output without its
                                 * bias */
+    double *sum1;              /* [TAPS + 1][blocks1 * BLOCK]: totals of the
+                                * workers' sums1 */
+    double *sum2;              /* [2][blocks2 * BLOCK]: totals of y and y^2 */
+    double *dnorm2;            /* [2][blocks2 * BLOCK]: dbeta and dgamma */
     double *mean2, *rstd2;     /* statistics of y2 */
     struct cnn_worker *worker; /* [threads] */
     struct cnn_memory memory;  /* all of the above in one piece */
@@ -81,12 +92,14 @@ struct cnn_model {
 
 enum { DEAD = 4 }; /* value of arg1 if ReLU passed nothing */
 
-/* cnn_params.c: the padded sizes, and the position of element `i` of PyTorch's
- * parameter. */
+/* cnn_params.c: the padded sizes, the order of the parameters in memory, and
+ * the position of element `i` of PyTorch's parameter. */
+extern const int cnn_order[WEFT_CNN_PARAMS];
 void cnn_param_sizes(struct cnn_model *m);
 size_t cnn_param_offset(const struct cnn_model *m, int index, size_t i);
 void cnn_transform_weight2(struct cnn_model *m);
-void cnn_update(struct cnn_model *m, float lr);
+void cnn_conv2_gradients(struct cnn_model *m);
+void cnn_update(struct cnn_model *m, size_t first, float lr);
 
 /* cnn_batch.c: the batch and the statistics of its patches. */
 void cnn_gather(struct cnn_model *m, const uint8_t *images,
@@ -96,6 +109,7 @@ void cnn_patch_moments(struct cnn_model *m, int n);
 /* cnn_conv1.c, cnn_conv2.c: the convolutions with the layers after them. */
 void cnn_conv1_forward(struct cnn_model *m, int n);
 void cnn_conv1_backward(struct cnn_model *m, struct cnn_worker *worker, int i);
+void cnn_conv1_sums(struct cnn_model *m);
 void cnn_conv1_gradients(struct cnn_model *m, int n);
 void cnn_conv2_forward(struct cnn_model *m, int n);
 void cnn_conv2_backward(struct cnn_model *m, int n);
@@ -104,13 +118,14 @@ void cnn_conv2_backward(struct cnn_model *m, int n);
 void cnn_norm2_forward(struct cnn_model *m, int n);
 void cnn_norm2_backward(struct cnn_model *m, int n);
 
-/* cnn_linear.c: the linear layers and the loss. */
+/* cnn_linear.c: the linear layers and the loss. The backward passes also update
+ * the weights, unless lr is NULL. */
 void cnn_fc1_forward(struct cnn_model *m, int n);
 void cnn_fc2_forward(struct cnn_model *m, int n);
 float cnn_loss(struct cnn_model *m, const uint8_t *labels, const int32_t *order,
                int n);
-void cnn_fc2_backward(struct cnn_model *m, int n, float lr);
-void cnn_fc1_backward(struct cnn_model *m, int n, float lr);
+void cnn_fc2_backward(struct cnn_model *m, int n, const float *lr);
+void cnn_fc1_backward(struct cnn_model *m, int n, const float *lr);
 
 /* Return the number of floats in one image of x1, or of y2. */
 static inline size_t cnn_x1_size(const struct cnn_model *m) {

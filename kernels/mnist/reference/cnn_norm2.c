@@ -26,18 +26,13 @@ static size_t x_at(const struct cnn_model *m, int i, int k) {
 
 /* Compute the mean, 1 / standard deviation, and the scale and shift derived
  * from them. */
-static void statistics(struct cnn_model *m, int n) {
+static void statistics(struct cnn_model *m) {
     const int channels = m->blocks2 * BLOCK;
-    const double count = (double)n * m->h1 * m->w1;
+    const double count = (double)m->population * m->h1 * m->w1;
     for (int c = 0; c < channels; c++) {
-        double sum = 0, squares = 0;
-        for (int t = 0; t < m->team; t++) {
-            sum += m->worker[t].sums2[c];
-            squares += m->worker[t].sums2[channels + c];
-        }
-        const double mean = sum / count;
+        const double mean = m->sum2[c] / count;
         // fmax() would turn a NaN into 0.
-        const double var = squares / count - mean * mean;
+        const double var = m->sum2[channels + c] / count - mean * mean;
         m->mean2[c] = mean;
         m->rstd2[c] = 1 / sqrt((var < 0 ? 0 : var) + m->config.eps);
         m->scale2[c] = m->weight[6][c] * m->rstd2[c];
@@ -49,7 +44,7 @@ static void statistics(struct cnn_model *m, int n) {
  * (n,blocks_in,BLOCK). */
 void cnn_norm2_forward(struct cnn_model *m, int n) {
     const int pixels = m->h2 * m->w2;
-    statistics(m, n);
+    statistics(m);
 #pragma omp parallel for schedule(static) num_threads(m->team)
     for (int first = 0; first < n; first += GROUP)
         for (int k = 0; k < m->blocks_in; k++)
@@ -104,6 +99,8 @@ void cnn_norm2_backward(struct cnn_model *m, int n) {
             dbeta += m->worker[t].sums2[c];
             dgamma += m->worker[t].sums2[channels + c] * m->rstd2[c];
         }
+        m->dnorm2[c] = dbeta;
+        m->dnorm2[channels + c] = dgamma;
         m->gradient[5][c] = 0; // conv2's bias has no gradient, like conv1's
         m->gradient[6][c] = dgamma;
         m->gradient[7][c] = dbeta;

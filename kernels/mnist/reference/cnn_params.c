@@ -12,6 +12,10 @@
  * has gamma 0, so its output and its gradients are zero. */
 #include "cnn_model.h"
 
+/* The parameters in the order in which the backward pass completes their
+ * gradients: the linear layers, the second block, the first. */
+const int cnn_order[WEFT_CNN_PARAMS] = {10, 11, 8, 9, 4, 5, 6, 7, 0, 1, 2, 3};
+
 /* Compute the number of floats in each parameter, with padding. */
 void cnn_param_sizes(struct cnn_model *m) {
     const size_t c1 = (size_t)m->blocks1 * BLOCK;
@@ -24,7 +28,12 @@ void cnn_param_sizes(struct cnn_model *m) {
         TAPS * c1 * c2, c2,     c2,           c2,  // conv2, bn2
         in * hidden,    hidden, hidden * out, out, // fc1, fc2
     };
-    for (int i = 0; i < WEFT_CNN_PARAMS; i++) m->size[i] = size[i];
+    m->parameters = 0;
+    for (int i = 0; i < WEFT_CNN_PARAMS; i++) {
+        m->size[i] = size[i];
+        m->parameters += size[i];
+    }
+    m->linear = size[8] + size[9] + size[10] + size[11];
 }
 
 /* Return the position in this rung's layout of element `i` of PyTorch's
@@ -114,20 +123,19 @@ static void gradient_row(struct cnn_model *m, int o, int b, int c) {
     }
 }
 
-static void descend(struct cnn_model *m, int index, float lr) {
-    for (size_t i = 0; i < m->size[index]; i++)
-        m->weight[index][i] -= lr * m->gradient[index][i];
-}
-
-/* Update the parameters of the convolutions and norms: subtract lr * gradient.
- * The linear layers have already been updated while their gradients were
- * computed. */
-void cnn_update(struct cnn_model *m, float lr) {
+void cnn_conv2_gradients(struct cnn_model *m) {
     const int rows = m->blocks2 * m->blocks1 * BLOCK;
 #pragma omp parallel for schedule(static) num_threads(m->team)
     for (int r = 0; r < rows; r++)
         gradient_row(m, r / BLOCK / m->blocks1, r / BLOCK % m->blocks1,
                      r % BLOCK);
-    for (int index = 0; index < 8; index++) descend(m, index, lr);
+}
+
+/* Subtract lr * gradient from the parameters, beginning with float `first` of
+ * their array. */
+void cnn_update(struct cnn_model *m, size_t first, float lr) {
+#pragma omp parallel for schedule(static) num_threads(m->team)
+    for (size_t i = first; i < m->parameters; i++)
+        m->weights[i] -= lr * m->gradients[i];
     cnn_transform_weight2(m);
 }

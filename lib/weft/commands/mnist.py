@@ -7,9 +7,13 @@ import dataclasses
 from typing import Any
 
 from ..base import style
+from ..base.errors import ArgumentError
 from ..base.paths import ROOT
+from ..mnist import parallel, train
+from ..mnist.launcher import Launch, run_agent, write_options
 from ..mnist.rungs import Config
-from ..mnist.train import Result, run
+from ..mnist.train import Result
+from ..mnist.workers import is_worker
 from ..timing import STATISTIC, read_json, table, write_json
 from ..timing.results import describe_rows, label_row
 
@@ -46,13 +50,50 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--save", metavar="W.npz", help="write the weights, also after Ctrl-C")
     add("--plot", metavar="PATH", help="draw the comparison (.svg, .png or .pdf)")
     add("--json", metavar="PATH", help="write the rows to this file")
+    _add_worker_arguments(parser)
+
+
+def _add_worker_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of data-parallel training."""
+    text = "each worker trains on a part of the batch; torchrun starts them"
+    add = parser.add_argument_group("several workers", text).add_argument
+    defaults, alone = Config(), Launch()
+    end = " (default: %(default)s)"
+    number = dict(type=int, metavar="N")
+    add("--workers", default=alone.workers, help="on this machine" + end, **number)
+    add("--nnodes", default=alone.machines, help="machines" + end, **number)
+    where = "where the machines meet: an address of the first one, and a free port"
+    add("--rdzv-endpoint", default="", metavar="HOST:PORT", help=where)
+    restarts = "restarts after a worker has ended, from the last checkpoint" + end
+    add("--max-restarts", default=0, help=restarts, **number)
+    norm = "statistics of the worker's images, or of the whole batch" + end
+    add("--batchnorm", choices=("local", "global"), default="local", help=norm)
+    add("--checkpoint", metavar="DIR", help="write checkpoints to this folder")
+    every = dict(type=int, metavar="STEPS", default=defaults.checkpoint_every)
+    add("--checkpoint-every", help="steps between two checkpoints" + end, **every)
+    add("--resume", action="store_true", help="continue from the last checkpoint")
+    late = "a worker without a sign of life for so many seconds is an error" + end
+    add("--timeout", type=float, default=defaults.timeout, metavar="S", help=late)
 
 
 def main(args: argparse.Namespace) -> int:
     """Run the training, print the table and write the requested files."""
     names = [field.name for field in dataclasses.fields(Config)]
     options = {name: value for name, value in vars(args).items() if name in names}
-    result = run(Config(**options))
+    config = Config(**options)
+    launch = Launch(args.workers, args.nnodes, args.rdzv_endpoint, args.max_restarts)
+    if is_worker() or launch.is_needed or config.checkpoint:
+        if args.plot:
+            raise ArgumentError("--plot: draws runs of one process without checkpoints")
+        if launch.is_needed and not is_worker():
+            words = write_options(config)
+            words += ["--json", args.json] if args.json else []
+            return run_agent(launch, config, words)
+        result = parallel.run(config)
+        if result is None:  # another worker reports
+            return 0
+    else:
+        result = train.run(config)
     print(summarize_rows(result))
     if args.save:
         print(f"weights: {args.save}")
@@ -113,6 +154,8 @@ def summarize_rows(result: Result) -> str:
     ]
     if first["target"] == "cpu" and "cuda" in result.cnn.rung.targets:
         notes.append("These CUDA kernels were simulated: ignore their times.")
+    if first.get("workers", 1) > 1:
+        notes += describe_workers(result.rows)
     if any(row["impl"] == "torch" for row in result.rows):
         notes.append(
             "vs: PyTorch's time divided by ours in the same precision; above 1, ours "
@@ -122,6 +165,24 @@ def summarize_rows(result: Result) -> str:
     notes += [f"{shared}."] if (shared := describe_rows(result.rows)) else []
     notes += [f"absent: {name}: {reason}" for name, reason in result.absent.items()]
     return "\n".join([table(lines, list(COLUMNS)), *notes])
+
+
+def describe_workers(rows: list[dict[str, Any]]) -> list[str]:
+    """Return sentences about the workers' speed and their sums."""
+    first, notes = rows[0], []
+    for row in rows:
+        who = "PyTorch " * (row["impl"] == "torch") + label_row(row)
+        notes.append(
+            f"{who}: {row['workers']} workers are {row['speedup']:.2f} times as fast as"
+            f" one with its part of the batch ({100 * row['efficiency']:.0f} %)."
+        )
+    ms = [first[f"{name}_us"] / 1e3 for name in ("collective", "hidden", "waited")]
+    notes.append(
+        f"{first['backend']} adds {first['sent_bytes'] / 1e6:.2f} MB a step in "
+        f"{ms[0]:.2f} ms, of which {ms[1]:.2f} ms pass during computation; a worker "
+        f"waits {ms[2]:.2f} ms."
+    )
+    return notes
 
 
 _RATIOS = ("vs_torch_best", "vs_torch_eager")

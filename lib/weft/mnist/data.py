@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from ..base import paths, store
+from ..base.errors import ArgumentError
 
 FOLDER = paths.MNIST
 MEAN, STD = 0.1307, 0.3081  # mean and deviation of the training set's pixels / 255
@@ -50,6 +51,36 @@ class Split:
         if not 1 <= count <= len(self):
             raise DataError(f"{count} images requested; there are 1 to {len(self)}")
         return Split(self.images[:count], self.labels[:count])
+
+
+def check_arrays(
+    name: str, split: Split, size: tuple[int, int]
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return images (count,*size) and labels, contiguous, for the set `name`.
+
+    Labels may be None. Raises ArgumentError, with the numbers, for other arrays.
+    """
+    images, labels = _check_uint8(f"{name} images", split.images), split.labels
+    if images.ndim != 3 or images.shape[1:] != size or not len(images):
+        raise ArgumentError(
+            f"{name} images have shape {images.shape}; "
+            f"the model takes (count,{size[0]},{size[1]}), count at least 1"
+        )
+    if labels is not None:
+        labels = _check_uint8(f"{name} labels", labels)
+        if labels.shape != (len(images),):
+            raise ArgumentError(
+                f"{name} labels have shape {labels.shape}; "
+                f"{len(images)} images need ({len(images)},)"
+            )
+    return images, labels
+
+
+def _check_uint8(name: str, array: np.ndarray) -> np.ndarray:
+    array = np.asarray(array)
+    if array.dtype != np.uint8:
+        raise ArgumentError(f"{name} are {array.dtype}; expected uint8")
+    return np.ascontiguousarray(array)
 
 
 @functools.cache

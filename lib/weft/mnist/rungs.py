@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..base import device as devices
-from ..base.device import Device
+from ..base.device import Device, checked_device
 from ..base.errors import ArgumentError
 from ..toolchain import native
 from ..toolchain.native import Rung
 from .data import MEAN, STD
-from .trainer import Cnn, Trainer, checked_device
+from .trainer import Cnn, Trainer
 from .weights import parameter_shapes
 
 if TYPE_CHECKING:
@@ -45,9 +45,16 @@ class Config:
     load: str | Path | None = None  # file of the initial weights
     save: str | Path | None = None
     progress: bool = True
+    # For several workers; see parallel.py.
+    batchnorm: str = "local"  # statistics of the worker's images, or "global"
+    checkpoint: str | Path | None = None  # a folder
+    checkpoint_every: int = 100  # steps
+    resume: bool = False  # whether to continue from the last checkpoint
+    timeout: float = 60.0  # seconds after which a silent worker is an error
 
     def __post_init__(self) -> None:
         minima = {"epochs": 0, "batch": 1, "iterations": 1, "threads": 0, "seed": 0}
+        minima |= {"checkpoint_every": 1, "timeout": 1}
         for name, minimum in minima.items():
             if (value := getattr(self, name)) < minimum:
                 raise ArgumentError(f"{name}={value}: expected at least {minimum}")
@@ -55,6 +62,10 @@ class Config:
             raise ArgumentError(f"lr={self.lr}: expected a number of at least 0")
         if len(set(self.rungs)) < len(self.rungs):
             raise ArgumentError(f"rung={self.rung}: one of them is listed twice")
+        if self.batchnorm not in ("local", "global"):
+            raise ArgumentError(f"batchnorm={self.batchnorm}: expected local or global")
+        if self.resume and not self.checkpoint:
+            raise ArgumentError("resume: expected also a folder, checkpoint=DIR")
 
     @property
     def rungs(self) -> list[str]:

@@ -14,16 +14,17 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..base import device as devices
-from ..base.device import Device
+from ..base.device import Device, checked_device
 from ..base.errors import ArgumentError
 from ..toolchain import native
 from . import weights as weights_of
-from .data import MEAN, STD, Split
+from .data import MEAN, STD, Split, check_arrays
 
 if TYPE_CHECKING:
     import torch
@@ -130,35 +131,17 @@ class Trainer(ABC):
         Images are (count,height,width) and labels (count), both uint8. Labels may be
         None if only forward() reads the set.
         """
+        size = self.config["height"], self.config["width"]
         for name, split in zip(SETS, (train, test)):
             if split is None:
                 continue
-            images, labels = self._checked(name, split.images, split.labels)
+            images, labels = check_arrays(name, split, size)
             self._put(name, images, labels)
             self._counts[name], self._labels[name] = len(images), labels
 
     @abstractmethod
     def _put(self, name: str, images: np.ndarray, labels: np.ndarray | None) -> None:
         """Copy a data set to the device."""
-
-    def _checked(
-        self, name: str, images: np.ndarray, labels: np.ndarray | None
-    ) -> tuple[np.ndarray, np.ndarray | None]:
-        size = (self.config["height"], self.config["width"])
-        images = _check_uint8(f"{name} images", images)
-        if images.ndim != 3 or images.shape[1:] != size or not len(images):
-            raise ArgumentError(
-                f"{name} images have shape {images.shape}; "
-                f"the model takes (count,{size[0]},{size[1]}), count at least 1"
-            )
-        if labels is not None:
-            labels = _check_uint8(f"{name} labels", labels)
-            if labels.shape != (len(images),):
-                raise ArgumentError(
-                    f"{name} labels have shape {labels.shape}; "
-                    f"{len(images)} images need ({len(images)},)"
-                )
-        return images, labels
 
     # ---- steps ------------------------------------------------------------------
 
@@ -283,24 +266,6 @@ class Trainer(ABC):
         return np.ascontiguousarray(array, np.int32)
 
 
-def checked_device(device: str | torch.device) -> Device:
-    """Return the device with its index; raise ArgumentError if it does not exist."""
-    try:
-        parsed = devices.parse_device(device)
-    except ValueError as error:
-        raise ArgumentError(str(error)) from None
-    if parsed.type == "cuda" and parsed.index >= (count := devices.count()):
-        raise ArgumentError(f"device {parsed}: this machine has {count} CUDA GPUs")
-    return parsed
-
-
-def _check_uint8(name: str, array: Any) -> np.ndarray:
-    array = np.asarray(array)
-    if array.dtype != np.uint8:
-        raise ArgumentError(f"{name} are {array.dtype}; expected uint8")
-    return np.ascontiguousarray(array)
-
-
 # ---- the trainer in CUDA C -----------------------------------------------------------
 
 
@@ -387,6 +352,88 @@ class Cnn(Trainer):
         data = self._ffi.from_buffer("float[]", array)
         self._call("weft_cnn_peek", name.encode(), shape, data, array.size)
         return array
+
+    # ---- a step in parts ------------------------------------------------------------
+
+    def begin(
+        self, order: Any, *, total: int | None = None, sync_batchnorm: bool = False
+    ) -> None:
+        """Begin a step that this model takes together with others, the workers.
+
+        order: this worker's images, a share of a batch of `total` images (default: the
+               whole batch); with `total` it may be empty
+        sync_batchnorm: batch norm uses the statistics of all `total` images; False:
+               those of this worker's images, as in DistributedDataParallel
+
+        The loss and the gradients are sums over this worker's images divided by
+        `total`. Call next() until it returns None, then update(). Until update() or
+        abandon(), calls that train, classify, or change weights or data are errors.
+        """
+        empty = total is not None and not np.size(order)
+        order = np.empty(0, np.int32) if empty else self._order("train", order)
+        total = len(order) if total is None else native.convert_int("total", total)
+        data = self._ffi.from_buffer("int32_t[]", order)
+        self._call("weft_cnn_begin", data, len(order), total, bool(sync_batchnorm))
+
+    def next(self) -> np.ndarray | torch.Tensor | None:
+        """Run the step up to the next exchange; return what all workers add up.
+
+        The result is a view of the model's memory, an array or on a GPU a tensor, whose
+        values the caller replaces by their sums over the workers. float64: sums of
+        batch norm, to be replaced before the next call. float32: a part of
+        gradient_buffer, to be replaced before update(); later calls do not touch it, so
+        it can be sent while they compute. None: the step is complete.
+        """
+        ready = self._ffi.new("struct weft_cnn_ready *")
+        self._call("weft_cnn_next", ready)
+        if ready.kind == self._lib.C.WEFT_CNN_DONE:
+            return None
+        is_sum = ready.kind == self._lib.C.WEFT_CNN_SUMS
+        return self._view(ready.data, ready.count, np.float64 if is_sum else np.float32)
+
+    def update(self, lr: float) -> None:
+        """Subtract lr * gradient_buffer from the weights, and end the step."""
+        self._call("weft_cnn_update", float(lr))
+
+    def abandon(self) -> None:
+        """End a step, if one has begun, without an update and without a loss."""
+        self._call("weft_cnn_abandon")
+
+    @property
+    def gradient_buffer(self) -> np.ndarray | torch.Tensor:
+        """All gradients, padding included: a view of the model's memory, float32."""
+        data, count, _ = self._gradients()
+        return self._view(data, count, np.float32)
+
+    @property
+    def layout(self) -> str:
+        """The layout of gradient_buffer, which must be the same for all workers.
+
+        It depends on the sizes, the rung and the width of the processor's vectors.
+        """
+        return f"{self.rung.name}: %d floats, blocks of %d" % self._gradients()[1:]
+
+    def _gradients(self) -> tuple[Any, int, int]:
+        """Return the buffer's address, its number of floats, and its block."""
+        out = [self._ffi.new(kind) for kind in ("float **", "size_t *", "int *")]
+        self._alive()
+        self._lib.call("weft_cnn_gradients", self._cnn, *out)
+        return tuple(pointer[0] for pointer in out)
+
+    def _view(self, data: Any, count: int, dtype: type) -> np.ndarray | torch.Tensor:
+        """Return a view of numbers in the model's memory, valid until close()."""
+        address = int(self._ffi.cast("uintptr_t", data))
+        interface = {"version": 3, "shape": (count,), "data": (address, False)}
+        interface["typestr"] = np.dtype(dtype).str
+        # The view refers to this object, and so the model lives as long as the view.
+        memory = SimpleNamespace(model=self)
+        if self.device.type == "cpu":
+            memory.__array_interface__ = interface
+            return np.asarray(memory)
+        import torch  # only the exchange between GPUs needs PyTorch
+
+        memory.__cuda_array_interface__ = interface
+        return torch.as_tensor(memory, device=self.device)
 
     # ---- the C interface ----------------------------------------------------------
 

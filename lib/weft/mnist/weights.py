@@ -1,16 +1,20 @@
-"""Define the CNN's parameters by name: their shapes, initial values and file.
+"""Define the CNN's parameters by name: their shapes, initial values and files.
 
+A Checkpoint contains the weights between two steps, and how a run continues from them.
 exact_step() is one training step in float64; TrainingStep.errors() compares with it.
 """
 
 from __future__ import annotations
 
+import hashlib
+import io
+import json
 import math
 import os
 import sys
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -144,6 +148,105 @@ def load(
     except _UNREADABLE as error:
         raise ArgumentError(f"{path} is not an .npz file of weights: {error}") from None
     return check_weights(weights, wanted, str(path))
+
+
+# ---- checkpoints -------------------------------------------------------------
+
+
+@dataclass
+class Checkpoint:
+    """The state of a training between two steps. SGD here has no momenta, and batch
+    norm has no running statistics, so the weights are the model's whole state.
+
+    step: number of steps since the first epoch. facts: the options and data that a
+    continued run must have, by name. losses: float32, one per step. accuracies and
+    seconds: one per epoch; the last epoch's seconds may be those of a part.
+    """
+
+    step: int
+    weights: dict[str, np.ndarray]
+    facts: dict[str, Any]
+    losses: np.ndarray
+    accuracies: list[float]
+    seconds: list[float]
+
+    def pack(self) -> bytes:
+        """Return the contents of the checkpoint's file: an .npz file without pickles.
+
+        Its zip format has a CRC-32 for each array, so unpack() finds damage.
+        """
+        about = {"format": FORMAT, "step": self.step, "facts": self.facts}
+        about |= {"accuracies": self.accuracies, "seconds": self.seconds}
+        arrays = {f"weights/{name}": array for name, array in self.weights.items()}
+        arrays["losses"] = np.asarray(self.losses, np.float32)
+        arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
+        file = io.BytesIO()
+        np.savez(file, **arrays)
+        return file.getvalue()
+
+    @classmethod
+    def unpack(cls, data: bytes, source: str) -> Checkpoint:
+        """Return the checkpoint in `data`; raise ArgumentError if it is damaged."""
+        try:
+            with np.load(io.BytesIO(data), allow_pickle=False) as file:
+                arrays = dict(file)
+            about = json.loads(arrays.pop("about").tobytes())
+            number = about.pop("format")
+            losses = arrays.pop("losses")
+            weights = {n.removeprefix("weights/"): a for n, a in arrays.items()}
+            checkpoint = cls(weights=weights, losses=losses, **about)
+        except (*_UNREADABLE, KeyError, AttributeError) as error:
+            raise ArgumentError(f"{source} is not a checkpoint: {error}") from None
+        if number != FORMAT:
+            raise ArgumentError(f"{source} has format {number}; expected {FORMAT}")
+        return checkpoint
+
+    def check(self, facts: Mapping[str, Any], source: str) -> None:
+        """Raise ArgumentError if a run with these facts cannot continue from here."""
+        for name, ours in facts.items():
+            if (theirs := self.facts.get(name)) != ours:
+                raise ArgumentError(
+                    f"{source} is from a run with {name} {theirs}, "
+                    f"but this run has {name} {ours}"
+                )
+
+
+FORMAT = 1
+KEPT = 2  # checkpoints in a folder: the last one, and one in case it gets damaged
+
+
+def list_checkpoints(folder: Path) -> list[Path]:
+    """Return the checkpoints in a folder, the newest first."""
+    return sorted(folder.glob("step_*.npz"), reverse=True)
+
+
+def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
+    """Write a checkpoint, completely or not at all; delete all but the last KEPT."""
+    path = folder / f"step_{checkpoint.step:09}.npz"
+    with store.replace_file(path) as part:
+        with open(part, "wb") as file:
+            file.write(checkpoint.pack())
+            file.flush()
+            os.fsync(file.fileno())  # the new name must not precede the contents
+        os.chmod(part, 0o644)
+    for old in list_checkpoints(folder)[KEPT:]:
+        old.unlink(missing_ok=True)
+    store.sweep(folder)
+    return path
+
+
+def read_checkpoints(folder: Path) -> Iterator[tuple[Path, bytes]]:
+    """Yield the name and the contents of each checkpoint, the newest first."""
+    for path in list_checkpoints(folder):
+        yield path, path.read_bytes()
+
+
+def hash_arrays(arrays: Iterable[np.ndarray]) -> str:
+    """Return a hash of the arrays' bytes, as 16 hexadecimal digits."""
+    digest = hashlib.blake2b(digest_size=8)
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array))
+    return digest.hexdigest()
 
 
 # The weights that come with the lab; tests/trained_weights.py trains and writes them.

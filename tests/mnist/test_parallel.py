@@ -1,0 +1,361 @@
+"""Data-parallel training: equal bits, restarts, hangs, and one error for bad input.
+
+Each run has two workers, in other processes, on 128 images. A test that starts workers
+is slow, since each worker imports PyTorch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import os
+import random
+import signal
+import socket
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from weft.base.errors import ArgumentError
+from weft.commands import mnist as command
+from weft.mnist import Config, data, initial_weights, launcher, parallel
+from weft.mnist.launcher import Job, Launch, launch, write_options
+from weft.mnist.weights import (
+    Checkpoint,
+    list_checkpoints,
+    read_checkpoints,
+    write_checkpoint,
+)
+from weft.mnist.workers import Place, WorkerError, find_problem
+
+CONFIG = Config(limit=128, batch=16, epochs=1, iterations=1)
+STEPS = 8
+
+
+# ---- shares, options and agreement ---------------------------------------------------
+
+
+def test_shares_cover_a_batch_once_and_differ_by_at_most_one():
+    for size in range(1, 9):
+        for batch in range(size, 30):
+            shares = [Place(rank, size).share(batch) for rank in range(size)]
+            images = [image for share in shares for image in range(batch)[share]]
+            assert images == [*range(batch)]
+            lengths = [share.stop - share.start for share in shares]
+            assert max(lengths) - min(lengths) <= 1
+
+
+def test_options_are_written_as_words_that_the_command_reads():
+    """A job's workers must train with exactly the options of the Python call."""
+    config = replace(
+        CONFIG, batchnorm="global", compare=True, lr=0.25, rung="reference"
+    )
+    config = replace(config, checkpoint="here", resume=True, timeout=2.5)
+    parser = argparse.ArgumentParser(description="")
+    command.add_arguments(parser)
+    args = vars(parser.parse_args(write_options(config)))
+    read = {name: args[name] for name in vars(config) if name in args}
+    assert Config(**read) == config
+    assert {*vars(config)} - {*args} == {"twins", "progress"}
+
+
+@pytest.mark.parametrize(
+    ("options", "sizes", "message"),
+    [
+        ({"batch": 3}, (4, 4), "batch=3: expected at least 4"),
+        ({"rung": "reference,naive"}, (2, 2), "workers train one rung"),
+        ({"rung": "ladder"}, (2, 2), "workers train one rung"),
+    ],
+)
+def test_options_that_workers_cannot_have(options, sizes, message):
+    with pytest.raises(ArgumentError, match=message):
+        parallel.check_config(replace(CONFIG, **options), *sizes)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batchnorm": "none"}, "batchnorm=none: expected local or global"),
+        ({"resume": True}, "resume: expected also a folder"),
+        ({"checkpoint_every": 0}, "checkpoint_every=0"),
+        ({"timeout": 0}, "timeout=0"),
+    ],
+)
+def test_invalid_options(options, message):
+    with pytest.raises(ArgumentError, match=message):
+        replace(CONFIG, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"workers": 0}, "workers=0: expected at least 1"),
+        ({"max_restarts": -1}, "max_restarts=-1"),
+        ({"machines": 2}, "endpoint=None: 2 machines need HOST:PORT"),
+        ({"machines": 2, "endpoint": "here"}, "endpoint=here"),
+        ({"machines": 2, "endpoint": "here:99999"}, "endpoint=here:99999"),
+        ({"endpoint": "here:29500"}, "there is only one machine"),
+    ],
+)
+def test_invalid_launches(options, message):
+    with pytest.raises(ArgumentError, match=message):
+        Launch(**options)
+
+
+def test_more_workers_than_gpus_are_an_error(monkeypatch):
+    monkeypatch.setattr(parallel.devices, "count", lambda: 1)
+    with pytest.raises(ArgumentError, match="2 workers: this machine has 1 GPUs"):
+        parallel.check_config(replace(CONFIG, device="cuda"), 2, 2)
+    monkeypatch.setattr(parallel.devices, "count", lambda: 2)
+    parallel.check_config(replace(CONFIG, device="cuda"), 4, 2)
+    with pytest.raises(ArgumentError, match="device=cuda:0: with workers, expected"):
+        parallel.check_config(replace(CONFIG, device="cuda:0"), 4, 2)
+
+
+def test_a_difference_between_workers_is_named():
+    hellos = [{"problem": "", "facts": {"batch": "64", "seed": "0"}} for _ in range(3)]
+    assert find_problem(hellos) == ""
+    hellos[2]["facts"] = {"batch": "64", "seed": "1"}
+    assert find_problem(hellos) == "seed: rank 0 has 0, but rank 2 has 1"
+    hellos[1]["problem"] = "no file"
+    assert find_problem(hellos) == "rank 1: no file"
+    for hello in hellos:
+        hello["problem"] = "no file"
+    assert find_problem(hellos) == "no file"
+
+
+# ---- checkpoints ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def checkpoint() -> Checkpoint:
+    weights = initial_weights(0, channels=(2, 3), hidden=5)
+    losses = np.arange(3, dtype=np.float32)
+    return Checkpoint(3, weights, {"batch": 16}, losses, [0.5], [1.25, 0.5])
+
+
+def test_a_checkpoint_returns_its_bits(checkpoint):
+    again = Checkpoint.unpack(checkpoint.pack(), "it")
+    assert (again.step, again.facts) == (3, {"batch": 16})
+    assert (again.accuracies, again.seconds) == ([0.5], [1.25, 0.5])
+    assert again.losses.tobytes() == checkpoint.losses.tobytes()
+    assert list(again.weights) == list(checkpoint.weights)
+    for name, array in checkpoint.weights.items():
+        assert array.tobytes() == again.weights[name].tobytes()
+
+
+def test_any_changed_byte_of_the_weights_is_damage(checkpoint):
+    packed = checkpoint.pack()
+    for at in range(200, len(packed) - 2000, 997):
+        damaged = bytearray(packed)
+        damaged[at] ^= 1
+        with contextlib.suppress(ArgumentError):
+            again = Checkpoint.unpack(bytes(damaged), "it")
+            # Only fields that nobody reads, such as a file's date, may change.
+            assert all(
+                np.array_equal(again.weights[name], array)
+                for name, array in checkpoint.weights.items()
+            )
+    for end in (0, 10, len(packed) // 2, len(packed) - 1):
+        with pytest.raises(ArgumentError, match="it is not a checkpoint"):
+            Checkpoint.unpack(packed[:end], "it")
+
+
+def test_nothing_executes_when_a_checkpoint_is_read(checkpoint, tmp_path):
+    """An array of objects would be a pickle, which can run any program."""
+
+    class Evil:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "executed"),)
+
+    file = io.BytesIO()
+    about = np.frombuffer(b'{"format": 1}', np.uint8)
+    np.savez(file, about=about, losses=np.array([Evil()], object))
+    with pytest.raises(ArgumentError, match="is not a checkpoint"):
+        Checkpoint.unpack(file.getvalue(), "it")
+    assert not (tmp_path / "executed").exists()
+
+
+def test_a_folder_keeps_the_last_two_checkpoints(checkpoint, tmp_path):
+    for step in (5, 10, 15, 100):
+        write_checkpoint(tmp_path, replace(checkpoint, step=step))
+    names = [path.name for path in list_checkpoints(tmp_path)]
+    assert names == ["step_000000100.npz", "step_000000015.npz"]
+    assert sorted(os.listdir(tmp_path)) == sorted(names)
+    steps = [Checkpoint.unpack(p, "it").step for _, p in read_checkpoints(tmp_path)]
+    assert steps == [100, 15]
+
+
+def test_a_run_does_not_continue_from_another_runs_checkpoint(checkpoint):
+    checkpoint.check({"batch": 16}, "it")
+    with pytest.raises(ArgumentError, match="with batch 16, but this run has batch 8"):
+        checkpoint.check({"batch": 8}, "it")
+
+
+@pytest.mark.slow
+def test_one_process_continues_with_the_same_bits(tmp_path, monkeypatch):
+    """A run that stops and continues has the bits of one that does not stop."""
+    for name in ("RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    sets = {name: data.load(name).first(200) for name in ("train", "test")}
+    monkeypatch.setattr(data, "load", sets.get)
+    config = replace(CONFIG, progress=False, checkpoint_every=3, limit=64)
+    whole = parallel.run(replace(config, checkpoint=tmp_path / "a", epochs=2))
+    half = replace(config, checkpoint=tmp_path / "b")
+    parallel.run(half)
+    with pytest.raises(ArgumentError, match="add --resume"):
+        parallel.run(half)
+    newest = list_checkpoints(tmp_path / "b")[0]
+    newest.write_bytes(newest.read_bytes()[:1000])  # damaged: the older one counts
+    again = parallel.run(replace(half, epochs=2, resume=True))
+    assert again.rows[0]["losses"] == whole.rows[0]["losses"]
+    assert again.rows[0]["test_accuracies"] == whole.rows[0]["test_accuracies"]
+    for name, array in whole.cnn.weights.items():
+        assert np.array_equal(array, again.cnn.weights[name]), name
+    for change, message in (
+        ({"lr": 0.5}, "with lr 0.1, but this run has lr 0.5"),
+        ({"limit": 48}, "with training images 64"),
+        ({"epochs": 1}, "1 epochs have 4 steps"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            parallel.run(replace(half, **{"epochs": 2, "resume": True} | change))
+
+
+# ---- two workers ---------------------------------------------------------------------
+
+
+def read_bits(path: Path) -> dict[str, bytes]:
+    with np.load(path) as file:
+        return {name: array.tobytes() for name, array in file.items()}
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """Run two workers to the end; return the rows, and the weights' bits."""
+    path = tmp_path_factory.mktemp("undisturbed") / "w.npz"
+    rows = launch(replace(CONFIG, save=path, compare=True), 2)
+    return rows, read_bits(path)
+
+
+@pytest.mark.slow
+def test_two_workers_train_as_one(undisturbed):
+    """The row has its columns, and the accuracy is that of one process."""
+    rows, _ = undisturbed
+    ours, ddp = rows[0], rows[1]
+    assert (ours["workers"], ours["backend"], ours["batchnorm"]) == (2, "gloo", "local")
+    assert len(ours["losses"]) == STEPS
+    for row in (r for r in rows if r["impl"] == "torch"):
+        assert row["speedup"] > 0
+        assert row["efficiency"] == pytest.approx(row["speedup"] / 2, rel=1e-3)
+    assert ours["sent_bytes"] >= 4 * sum(w.size for w in initial_weights(0).values())
+    assert ours["collective_us"] > 0 and ours["waited_us"] > 0
+    assert {event["rank"] for event in ours["timeline"]} == {0, 1}
+    trained = next(row for row in rows if row["impl"] == "torch" and row["losses"])
+    # Both train on the same images. Later, differences in rounding grow.
+    assert trained["losses"][:3] == pytest.approx(ours["losses"][:3], rel=1e-3)
+    assert ddp["rung"].endswith("DDP")
+
+
+@pytest.mark.slow
+def test_killed_workers_lead_to_the_bits_of_an_undisturbed_run(undisturbed, tmp_path):
+    """Three times, SIGKILL ends a worker at a random step."""
+    rows, bits = undisturbed
+    chance = random.Random(0)
+    config = replace(CONFIG, checkpoint=tmp_path, checkpoint_every=2)
+    config = replace(config, save=tmp_path / "w.npz")
+    killed = 0
+    with Job(config, 2, max_restarts=3) as job:
+        for line in job:
+            if "epoch 1/1 (" in line and killed < 3:
+                time.sleep(0.1 * chance.random())
+                with contextlib.suppress(KeyError, ProcessLookupError):
+                    os.kill(job.pids[chance.randrange(2)], signal.SIGKILL)
+                    killed += 1
+        again = job.rows()
+    assert killed == 3
+    assert again[0]["losses"] == rows[0]["losses"]
+    assert again[0]["test_accuracies"] == rows[0]["test_accuracies"]
+    assert read_bits(config.save) == bits
+
+
+@pytest.mark.slow
+def test_a_hung_worker_is_named_and_ctrl_c_leaves_no_worker_and_no_port():
+    """SIGSTOP is an error within the timeout, after which torchrun starts again."""
+    config = replace(CONFIG, epochs=1000, timeout=5.0)
+    with Job(config, 2, max_restarts=1) as job:
+        _read_until(job, "epoch 1/")
+        hung = job.pids[1]
+        os.kill(hung, signal.SIGSTOP)
+        start = time.monotonic()
+        _read_until(job, "rank 1 gave no sign of life for 4 s (--timeout 5)")
+        assert time.monotonic() - start < config.timeout
+        _read_until(job, "epoch 1/")
+        assert not is_alive(hung)
+        pids = [*job.pids.values(), job.process.pid]
+        ports = _listening(pids)
+        assert len(pids) == 3 and ports
+        os.kill(job.process.pid, signal.SIGINT)
+        assert job.process.wait(30) == 130
+        assert sum("stopped" in line for line in job) == 1  # the agent alone
+    assert not any(is_alive(pid) for pid in pids)
+    for port in ports:
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("localhost", port), 1)
+
+
+def _read_until(job: Job, text: str) -> None:
+    assert any(text in line for line in job), job.lines
+
+
+def _listening(pids: list[int]) -> set[int]:
+    """Return the TCP ports on which the processes listen."""
+    inodes = set()
+    for pid in pids:
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                inodes.add(os.readlink(link))
+    ports = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in inodes:
+                ports.add(int(fields[1].rpartition(":")[2], 16))
+    return ports
+
+
+@pytest.mark.slow
+def test_two_machines_meet_on_loopback(undisturbed):
+    """Two agents with a worker each give the bits of one agent with two."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    options = {"machines": 2, "endpoint": f"127.0.0.1:{port}"}
+    with Job(CONFIG, 1, **options) as first, Job(CONFIG, 1, **options) as second:
+        jobs = (first, second)
+        printed = [list(job) for job in jobs]
+        rows = [job.rows() for job in jobs if job.path.exists()]
+    assert sum(any("times as fast" in line for line in lines) for lines in printed) == 1
+    assert len(rows) == 1  # rank 0 alone writes
+    assert rows[0][0]["machines"] == 2
+    assert rows[0][0]["losses"] == undisturbed[0][0]["losses"]
+
+
+def test_a_port_of_another_program_is_an_error():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        endpoint = f"127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(WorkerError, match="another program uses this port"):
+            launcher.check_endpoint(endpoint, 0.2)
+    launcher.check_endpoint(endpoint, 0.2)  # free: the agent will listen there
+    with pytest.raises(WorkerError, match="endpoint nowhere.invalid:1 is unreachable"):
+        launcher.check_endpoint("nowhere.invalid:1", 0.2)
