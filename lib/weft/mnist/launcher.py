@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 import os
 import signal
 import socket
@@ -119,8 +120,6 @@ def run_agent(launch: Launch, config: Config, words: list[str]) -> int:
         agent += ["--rdzv-conf", limits]
     threads = config.threads or max(1, devices.count_cores() // launch.workers)
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
-    # The agent's log repeats what this function reports.
-    os.environ.setdefault("LOGLEVEL", "CRITICAL")
     return _run_torchrun([*agent, "-m", "weft", "mnist", *words], launch)
 
 
@@ -131,6 +130,8 @@ def _run_torchrun(words: list[str], launch: Launch) -> int:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.elastic.rendezvous import RendezvousError
 
+    if "LOGLEVEL" not in os.environ:  # the agent's log repeats what _report() says
+        logging.disable(logging.CRITICAL)
     try:
         run.main(words)
     except ChildFailedError as error:
@@ -142,6 +143,8 @@ def _run_torchrun(words: list[str], launch: Launch) -> int:
         raise WorkerError(
             f"{launch.machines} machines did not meet at {launch.endpoint}: {text}"
         ) from None
+    finally:
+        logging.disable(logging.NOTSET)
     return 0
 
 

@@ -185,12 +185,15 @@ class Training(WorkerRace):
             self.remark(note)
         checkpoint = self.resume()
         twins = self.make_ddp() if self.config.compare else {}
-        row, *others = self.time_all(twins)
-        row |= self.train_from(checkpoint)
-        for other in sorted(others, key=lambda other: other["us"])[:1]:
-            other |= twins[other["rung"], other["layout"]].train(self)
-        add_torch_ratios([row, *others])
-        return Result(self.config, self.cnn, [row, *others], self.absent)
+        rows = self.time_all(twins)
+        rows["ours"] |= self.train_from(checkpoint)
+        # All workers must select the same twin, but their times differ a little.
+        times = {str(key): rows[key]["us"] for key in twins}
+        times = workers.gather("times", times)[0]
+        for key in sorted(twins, key=lambda key: times[str(key)])[:1]:
+            rows[key] |= twins[key].train(self)
+        add_torch_ratios([*rows.values()])
+        return Result(self.config, self.cnn, [*rows.values()], self.absent)
 
     # ---- checkpoints ---------------------------------------------------------------
 

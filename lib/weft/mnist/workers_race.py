@@ -161,8 +161,8 @@ class WorkerRace(Race):
 
     # ---- timing --------------------------------------------------------------------
 
-    def time_all(self, twins: dict[tuple[str, str], DdpTwin]) -> list[dict[str, Any]]:
-        """Time our model and the twins in turns; return a row for each, ours first.
+    def time_all(self, twins: dict[tuple[str, str], DdpTwin]) -> dict[Any, dict]:
+        """Time our model, "ours", and the twins in turns; return a row for each.
 
         The blocks of a contender: all workers together; the leader alone, with its part
         of the batch; and, for our model, each worker apart without any exchange.
@@ -189,11 +189,11 @@ class WorkerRace(Race):
             if self.place.size > 1:
                 blocks |= {(key, "alone"): twin.block(own, False)}
         samples = self.take_turns(blocks)
-        ours.losses()  # this discards the losses of the timed steps
         median = {key: float(np.median(us)) for key, us in samples.items()}
         exchange = self.time_exchange(whole[:batch], BLOCK * len(samples["ours"]))
+        ours.losses()  # this discards the losses of the timed steps
         ours.set_weights(self.start)
-        rows = []
+        rows: dict[Any, dict[str, Any]] = {}
         for key in ("ours", *twins):
             timing = summarize(samples[key], "wall")
             if key == "ours":
@@ -206,8 +206,8 @@ class WorkerRace(Race):
                 row |= {"layout": key[1], "peak_bytes": None}
             row |= {"steps": BLOCK, "parts_us": None, "parts_mean_us": None}
             row |= {"layers_us": None, "alone_us": median.get((key, "alone"))}
-            rows.append(row | self.describe_workers(row))
-        self.chunk = max(1, int(CHUNK * 1e6 / rows[0]["us"]))
+            rows[key] = row | self.describe_workers(row)
+        self.chunk = max(1, int(CHUNK * 1e6 / rows["ours"]["us"]))
         self.chunk = self.workers.gather("chunk", self.chunk)[0]
         return rows
 
