@@ -242,7 +242,9 @@ def draw_parts(model: Any) -> Drawing:
     total = sum(sizes.values())
     title = f"The gradients of a step: {total / 1e6:.2f} MB"
     base = label(EDGE, 24, title, 16, bold=True)
-    base += remark(EDGE, 46, "An area is a number of bytes. Backward, from left to right.")
+    base += remark(
+        EDGE, 46, "An area is a number of bytes. Backward, from left to right."
+    )
     x, top, high, out, edges = EDGE, 62.0, 60.0, "", []
     for group, names in GROUPS.items():
         start = x
