@@ -22,7 +22,7 @@ import pytest
 
 from weft.base.errors import ArgumentError
 from weft.commands import mnist as command
-from weft.mnist import Config, initial_weights, parallel
+from weft.mnist import Config, data, initial_weights, launcher, parallel
 from weft.mnist.launcher import Job, Launch, launch, write_options
 from weft.mnist.weights import (
     Checkpoint,
@@ -110,10 +110,10 @@ def test_more_workers_than_gpus_are_an_error(monkeypatch):
     monkeypatch.setattr(parallel.devices, "count", lambda: 1)
     with pytest.raises(ArgumentError, match="2 workers: this machine has 1 GPUs"):
         parallel.check_config(replace(CONFIG, device="cuda"), 2, 2)
-    with pytest.raises(ArgumentError, match="device=cuda:0"):
-        parallel.check_config(replace(CONFIG, device="cuda:0"), 4, 1) or (
-            parallel.check_config(replace(CONFIG, device="cuda:0"), 2, 2)
-        )
+    monkeypatch.setattr(parallel.devices, "count", lambda: 2)
+    parallel.check_config(replace(CONFIG, device="cuda"), 4, 2)
+    with pytest.raises(ArgumentError, match="device=cuda:0: with workers, expected"):
+        parallel.check_config(replace(CONFIG, device="cuda:0"), 4, 2)
 
 
 def test_a_difference_between_workers_is_named():
@@ -167,6 +167,7 @@ def test_any_changed_byte_of_the_weights_is_damage(checkpoint):
 
 def test_nothing_executes_when_a_checkpoint_is_read(checkpoint, tmp_path):
     """An array of objects would be a pickle, which can run any program."""
+
     class Evil:
         def __reduce__(self):
             return os.mkdir, (str(tmp_path / "executed"),)
@@ -199,6 +200,8 @@ def test_one_process_continues_with_the_same_bits(tmp_path, monkeypatch):
     """A run that stops and continues has the bits of one that does not stop."""
     for name in ("RANK", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
+    sets = {name: data.load(name).first(200) for name in ("train", "test")}
+    monkeypatch.setattr(data, "load", sets.get)
     config = replace(CONFIG, progress=False, checkpoint_every=3, limit=64)
     whole = parallel.run(replace(config, checkpoint=tmp_path / "a", epochs=2))
     half = replace(config, checkpoint=tmp_path / "b")
@@ -263,60 +266,54 @@ def test_two_workers_train_as_one(undisturbed):
 
 
 @pytest.mark.slow
-def test_equal_numbers_of_workers_give_equal_bits_after_kills(undisturbed, tmp_path):
-    """After SIGKILL at random steps, three runs have the undisturbed run's bits."""
+def test_killed_workers_lead_to_the_bits_of_an_undisturbed_run(undisturbed, tmp_path):
+    """Three times, SIGKILL ends a worker at a random step."""
     rows, bits = undisturbed
     chance = random.Random(0)
-    for number in range(3):
-        config = replace(CONFIG, checkpoint=tmp_path / f"c{number}", checkpoint_every=2)
-        config = replace(config, save=tmp_path / f"w{number}.npz")
-        with Job(config, 2, max_restarts=3) as job:
-            for line in job:
-                if "epoch 1/1" in line:
-                    break
-            time.sleep(0.1 * chance.random())
-            with contextlib.suppress(ProcessLookupError, KeyError):
-                os.kill(job.pids[chance.randrange(2)], signal.SIGKILL)
-            again = job.rows()
-        assert again[0]["losses"] == rows[0]["losses"]
-        assert read_bits(config.save) == bits
+    config = replace(CONFIG, checkpoint=tmp_path, checkpoint_every=2)
+    config = replace(config, save=tmp_path / "w.npz")
+    killed = 0
+    with Job(config, 2, max_restarts=3) as job:
+        for line in job:
+            if "epoch 1/1 (" in line and killed < 3:
+                time.sleep(0.1 * chance.random())
+                with contextlib.suppress(KeyError, ProcessLookupError):
+                    os.kill(job.pids[chance.randrange(2)], signal.SIGKILL)
+                    killed += 1
+        again = job.rows()
+    assert killed == 3
+    assert again[0]["losses"] == rows[0]["losses"]
+    assert again[0]["test_accuracies"] == rows[0]["test_accuracies"]
+    assert read_bits(config.save) == bits
 
 
 @pytest.mark.slow
-def test_a_hung_worker_is_named_within_the_timeout(tmp_path):
-    config = replace(CONFIG, epochs=1000, timeout=3.0)
-    with Job(config, 2) as job:
-        for line in job:
-            if "epoch 1/" in line:
-                break
-        pids = job.pids
-        os.kill(pids[1], signal.SIGSTOP)
+def test_a_hung_worker_is_named_and_ctrl_c_leaves_no_worker_and_no_port():
+    """SIGSTOP is an error within the timeout, after which torchrun starts again."""
+    config = replace(CONFIG, epochs=1000, timeout=5.0)
+    with Job(config, 2, max_restarts=1) as job:
+        _read_until(job, "epoch 1/")
+        hung = job.pids[1]
+        os.kill(hung, signal.SIGSTOP)
         start = time.monotonic()
-        for line in job:
-            if "rank 1 gave no sign of life" in line:
-                break
-        seconds = time.monotonic() - start
-        with pytest.raises(WorkerError, match="rank 1 gave no sign of life"):
-            job.rows()
-    assert seconds < 3.5
-    assert not any(is_alive(pid) for pid in pids.values())
-
-
-@pytest.mark.slow
-def test_ctrl_c_leaves_no_worker_and_no_port():
-    with Job(replace(CONFIG, epochs=1000), 2) as job:
-        for line in job:
-            if "epoch 1/" in line:
-                break
+        _read_until(job, "rank 1 gave no sign of life for 4 s (--timeout 5)")
+        assert time.monotonic() - start < config.timeout
+        _read_until(job, "epoch 1/")
+        assert not is_alive(hung)
         pids = [*job.pids.values(), job.process.pid]
         ports = _listening(pids)
         assert len(pids) == 3 and ports
         os.kill(job.process.pid, signal.SIGINT)
         assert job.process.wait(10) == 130
+        assert sum("stopped" in line for line in job) == 1  # the agent alone
     assert not any(is_alive(pid) for pid in pids)
     for port in ports:
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("localhost", port), 1)
+
+
+def _read_until(job: Job, text: str) -> None:
+    assert any(text in line for line in job), job.lines
 
 
 def _listening(pids: list[int]) -> set[int]:
@@ -352,9 +349,11 @@ def test_two_machines_meet_on_loopback(undisturbed):
     assert rows[0][0]["losses"] == undisturbed[0][0]["losses"]
 
 
-@pytest.mark.slow
 def test_a_port_of_another_program_is_an_error():
     with socket.create_server(("127.0.0.1", 0)) as server:
         endpoint = f"127.0.0.1:{server.getsockname()[1]}"
         with pytest.raises(WorkerError, match="another program uses this port"):
-            launch(CONFIG, 1, machines=2, endpoint=endpoint)
+            launcher.check_endpoint(endpoint, 0.2)
+    launcher.check_endpoint(endpoint, 0.2)  # free: the agent will listen there
+    with pytest.raises(WorkerError, match="endpoint nowhere.invalid:1 is unreachable"):
+        launcher.check_endpoint("nowhere.invalid:1", 0.2)

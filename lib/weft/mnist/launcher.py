@@ -23,6 +23,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -101,6 +102,8 @@ def run_agent(launch: Launch, config: Config, words: list[str]) -> int:
     raises ArgumentError before any is started. Raises WorkerError if a worker is
     killed, if the machines do not find each other, or if the endpoint is in use.
     """
+    # PyTorch's C++ code would log a stack for each error that is reported here, too.
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
     check_config(config, launch.workers * launch.machines, launch.workers)
     device = "cuda" if str(config.device).startswith("cuda") else "cpu"
     native.library("mnist", device)  # built here once, not by each worker
@@ -112,7 +115,7 @@ def run_agent(launch: Launch, config: Config, words: list[str]) -> int:
         if sys.platform == "linux":  # workers of one machine need no other interface
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     else:
-        _check_endpoint(launch.endpoint)
+        check_endpoint(launch.endpoint)
         seconds = config.timeout
         limits = f"join_timeout={JOIN * seconds:.0f},read_timeout={seconds:.0f}"
         agent += ["--nnodes", str(launch.machines), "--rdzv-backend", "c10d"]
@@ -160,26 +163,37 @@ def _report(failures: dict[int, Any]) -> int:
     return max(codes - {LOST})
 
 
-def _check_endpoint(endpoint: str) -> None:
-    """Raise WorkerError if something other than a store of PyTorch uses the port."""
+def check_endpoint(endpoint: str, seconds: float = PROBE) -> None:
+    """Raise WorkerError if something other than a store of PyTorch uses the port.
+
+    seconds: the time in which a store must answer. A port on which nobody listens is no
+    error, since the agent of that machine may start later.
+    """
     import torch.distributed as dist
 
     host, _, port = endpoint.rpartition(":")
     address = (host.strip("[]"), int(port))
     try:
-        socket.create_connection(address, PROBE).close()
+        socket.create_connection(address, seconds).close()
     except (ConnectionRefusedError, TimeoutError):
-        return  # nobody listens yet; the agent of that machine will
+        return
     except OSError as error:
         reason = error.strerror or error
         raise WorkerError(f"endpoint {endpoint} is unreachable: {reason}") from None
-    try:
-        options = {"is_master": False, "timeout": timedelta(seconds=PROBE)}
-        dist.TCPStore(*address, **options, wait_for_workers=False)
-    except RuntimeError:
+    answers = threading.Event()
+
+    def connect() -> None:
+        options = {"is_master": False, "timeout": timedelta(seconds=seconds)}
+        with contextlib.suppress(RuntimeError):
+            dist.TCPStore(*address, **options, wait_for_workers=False)
+            answers.set()
+
+    # A program that accepts the connection and is silent would block it for ever.
+    threading.Thread(target=connect, daemon=True).start()
+    if not answers.wait(seconds):
         raise WorkerError(
             f"endpoint {endpoint}: another program uses this port; name a free one"
-        ) from None
+        )
 
 
 # ---- torchrun in another process -----------------------------------------------------
