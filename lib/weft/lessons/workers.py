@@ -28,7 +28,7 @@ from ..report.html import Table, table
 from ..see.pictures import svg
 from ..see.pictures.panels import EDGE
 from ..see.pictures.svg import Drawing, Slider, box, label, num, remark
-from ..timing.results import Row, describe_rows, read_threads
+from ..timing.results import Row, describe_rows, is_drawn, read_threads
 from .widgets.predict import Guess
 
 # ---- runs ----------------------------------------------------------------------------
@@ -91,9 +91,15 @@ def wait_for_checkpoint(folder: str | Path, seconds: float = 120) -> Path:
     raise WorkerError(f"no checkpoint in {folder} after {seconds:g} s")
 
 
+def find_sharing(rows: Sequence[Row]) -> str:
+    """Return why the rows' times are not shown; "" if they are."""
+    is_shown = all(is_drawn(row.get("waited")) for row in rows)
+    return "" if is_shown else describe_rows(rows)
+
+
 def reveal(guess: Guess, rows: Sequence[Row], value: float | None) -> Any:
     """Return guess.measured(value), or a sentence if the machine was shared."""
-    if text := describe_rows(rows):
+    if text := find_sharing(rows):
         return print(f"{guess.question} Not shown: {text}.")
     return guess.measured(math.nan if value is None else value)
 
@@ -327,7 +333,7 @@ def play_timeline(runs: Sequence[Sequence[Row]]) -> Drawing | None:
     if the machine was shared.
     """
     ours = [rows[0] for rows in runs]
-    if text := describe_rows(ours):
+    if text := find_sharing(ours):
         return print(f"No timeline: {text}.")
     ranks = sorted({event[0] for event in read_events(ours[0])})
     title = "A step of all workers"
@@ -417,7 +423,7 @@ def split_step(row: Row) -> dict[str, float]:
 
 def explain_step(rows: Sequence[Row]) -> Table | None:
     """Return a table of the parts of a step; print a sentence if it was not quiet."""
-    if text := describe_rows(rows):
+    if text := find_sharing(rows):
         return print(f"No times: {text}.")
     parts = split_step(rows[0])
     total = sum(parts.values())
@@ -431,7 +437,7 @@ def compare(rows: Sequence[Row]) -> Table | None:
     Prints a sentence instead of this machine's times if the machine was shared.
     """
     lines = []
-    if text := describe_rows(rows):
+    if text := find_sharing(rows):
         print(f"This machine is not in the table: {text}.")
     else:
         here = f"{rows[0]['device']}, {rows[0]['backend']}"
