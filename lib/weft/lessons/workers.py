@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..base.errors import ArgumentError, running_shell
-from ..base.style import FAULT, OURS, REFERENCE, SHARED, WIDTH, WRITTEN
+from ..base.style import DIM, FAULT, OURS, REFERENCE, SHARED, WIDTH, WRITTEN
 from ..base.text import count_things
 from ..benchmarks.plot_bodies import load_elsewhere
 from ..mnist import Config, Job, Place, WorkerError
@@ -211,7 +211,7 @@ def _draw_owners(
                 if image in part:
                     look |= {"fill": svg.FILL, "stroke": 1 if right else 2}
                 elif right:
-                    look = {"radius": 0, "strength": 0.3}
+                    look = {"radius": 0, "strength": DIM}
                 out.append(box(x + 1, y + 1, wide - 2, TALL - 2, **look))
     return out
 
@@ -395,7 +395,7 @@ def _draw_events(
             box(x, y + 2, wide, LANE - 4, colour=colour, fill=svg.FILL, radius=2)
         )
         text = f"{int(name.split()[1]) / 1000:,.0f} kB" if is_sum else name
-        if svg.width_of(text, 12) < wide - 8:
+        if svg.width_of(text, 12) < wide - 14:
             out.append(label(x + 6, y + 20, text, 12))
     y = top + len(ranks) * (2 * LANE + 14)
     for tick in svg.list_ticks(last):
