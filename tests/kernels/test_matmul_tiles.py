@@ -9,7 +9,7 @@ from tiers import only
 from weft import bench, ops
 from weft.base.errors import ArgumentError, BuildError
 from weft.benchmarks.matmul import command as bench_matmul
-from weft.lessons.ladder import vary_thread_work
+from weft.lessons.ladder import WORKS, race_works, vary_work
 from weft.see.machine_code import ptx, sass
 from weft.toolchain import tools
 from weft.toolchain.build import nvcc
@@ -57,14 +57,12 @@ def test_a_tile_is_slow_for_its_unknown_width_not_for_dynamic_memory():
         assert len(runtime[2]) > 4  # each row of b_s has an address
 
 
-@pytest.mark.parametrize(
-    "work", only(vary_thread_work.WORKS[1:2], vary_thread_work.WORKS)
-)
+@pytest.mark.parametrize("work", only(WORKS[1:2], WORKS))
 def test_more_work_per_thread_takes_fewer_numbers_and_changes_nothing_else(
     work, tmp_path
 ):
     tm, tn = work
-    kernel = vary_thread_work.variant(tm, tn, tmp_path)
+    kernel = vary_work(tm, tn, tmp_path)
     counters = kernel.inspect(128, 128, 16).kernels[0].counters
     assert counters.threads == 128 * 128 / (tm * tn)
     assert counters.reads["a"] == counters.reads["b"] == 128 * 16
@@ -77,14 +75,14 @@ def test_more_work_per_thread_takes_fewer_numbers_and_changes_nothing_else(
 def test_work_per_thread_is_told_as_it_came_with_the_lab_where_there_is_no_gpu(
     monkeypatch, tmp_path
 ):
-    monkeypatch.setattr(vary_thread_work, "ROOT", tmp_path)
+    monkeypatch.setattr("weft.lessons.ladder.one_rung.ROOT", tmp_path)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert vary_thread_work.rows() == []
+    assert race_works() == []
     results = tmp_path / "notebooks" / "results"
     results.mkdir(parents=True)
-    rows = [{"tm": tm, "tn": tn, "us": 1.0} for tm, tn in vary_thread_work.WORKS]
+    rows = [{"tm": tm, "tn": tn, "us": 1.0} for tm, tn in WORKS]
     bench.write_json(results / "per_thread_a_card.json", rows)
-    assert vary_thread_work.rows() == rows
+    assert race_works() == rows
 
 
 def test_a_readers_product_takes_turns_with_the_rungs_that_are_named():

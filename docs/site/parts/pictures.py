@@ -171,6 +171,10 @@ CHOICES = {
         "time per image by size of the batch, ours and PyTorch's",
         ("race = RaceRows(", "show_batches()"),
     ),
+    "16a": Choice(
+        "who owns which of 23 images, in batches of 10 for three workers",
+        ("play_owners(images",),
+    ),
 }
 
 

@@ -14,6 +14,7 @@ bridges     pictures and a table of bridges to PyTorch, and a small network (13a
 libraries   pictures, calls and tables of NVIDIA's libraries (12)
 micrograd   pictures of graphs and tapes, and a table of gradients (10b)
 shipping    a wheel, an environment without Weft, and pictures of both (13b)
+workers     runs of several workers, and pictures of their steps (16a)
 ladder/     the steps from rung to rung of matmul
 widgets/    live pictures: paint, a canvas, a guess beside its answer
 """

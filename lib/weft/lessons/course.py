@@ -184,6 +184,7 @@ WAYS_IN = (
         {
             **{"13a": "your kernel in a model", "13b": "your kernel in a wheel"},
             **{"14": "time between kernels", "15a": "the CNN", "15b": "the race"},
+            **{"16a": "several workers"},
         },
     ),
     (

@@ -10,9 +10,9 @@
     results.tflops("tiled"); results.ladder(["naive", "tiled"])
 
 code            rung files, their differences, and drawings of tiles and their order
-one_rung        builds, checks and races one rung in a separate library
+one_rung        builds, checks and races one rung in a separate library, or variants
+                with more or less work per thread
 results         speeds, a part of the ladder, use of cycles, and waits for registers
-vary_thread_work  08a: variants of a rung with more or less work per thread
 """
 
 from ...base.lazy import make_lazy
@@ -24,7 +24,9 @@ __all__ = make_lazy(
             *("draw_tiles", "order_drawn", "print_common_lines", "rung_path"),
             *("show_diff", "stages_drawn", "tile_order"),
         ),
-        "one_rung": ("OneRung", "copy_rung", "one_rung"),
+        "one_rung": (
+            *("OneRung", "WORKS", "copy_rung", "one_rung", "race_works", "vary_work"),
+        ),
         "results": (
             *("Results", "draw_busy_shares", "hot_loop", "print_cycles", "print_loop"),
             *("print_losses", "register_waits", "time_on_processor"),

@@ -4,6 +4,11 @@ The rung's file has the form of the files in kernels/matmul: it includes
 "matmul/matmul.h" and ends with MATMUL_RUNG(name, ...). matmul.cu is compiled into a
 separate library, with only that name in its list. A rung that is wrong or does not
 compile thus affects no other rung, and no file of the checkout changes.
+
+vary_work() makes variants of registers_2d with more or less work for each thread
+(lesson 08a). The blocks, their tiles and their reads of a and b stay the same. Only the
+number of threads in a block changes. `python -m weft.lessons.ladder.one_rung FILE.json`
+measures all variants on this GPU for notebooks/results/.
 """
 
 from __future__ import annotations
@@ -11,6 +16,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
+import sys
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -19,13 +25,14 @@ import torch
 
 from ...base import store
 from ...base.errors import ArgumentError, Mismatch
-from ...base.paths import COMMON, KERNELS
+from ...base.paths import COMMON, KERNELS, ROOT
 from ...benchmarks.matmul.calls import Operands, Size, error_limit, of_rung
 from ...benchmarks.matmul.race import Race, RaceOptions, Speeds, race_rows
 from ...cells.cpu.launch import open_runtime
 from ...ops.check import RungVerdict, require
 from ...report.model import ProgramReport
 from ...see.watched_runs import WatchedTensor, report_watched, watch_flavour
+from ...timing import read_json, write_json
 from ...timing.results import Row
 from ...toolchain import build, native
 from .code import read_without_essay, rung_name, rung_path
@@ -42,6 +49,9 @@ _CALLED = re.compile(
 )
 _DEFINED = re.compile(r"^\w+ matmul_(\w+?)_(?:run|scratch|us)\(", re.M)
 WATCHED = 2**32  # maximum number of multiply-adds that inspect() accepts
+VARIED, ITS = "registers_2d", (8, 8)  # the rung; rows and columns of c per thread
+WORKS = ((4, 4), (4, 8), (8, 8), (8, 16))  # TM and TN, for 1024 down to 128 threads
+FOLDER = ROOT / "build" / "per_thread"
 # The dtype of a and b; float32 for other precisions.
 _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -177,6 +187,41 @@ class OneRung:
         return f"rung {self.name} of {self.path.name}"
 
 
+# ---- more or less work per thread ------------------------------------------------
+
+
+def vary_work(tm: int, tn: int, folder: Path = FOLDER) -> OneRung:
+    """Return the rung with tm x tn elements of c per thread; write it to `folder`."""
+    if (tm, tn) == ITS:
+        return one_rung(VARIED)
+    path = folder / f"registers_{tm}x{tn}.cu"
+    copy_rung(VARIED, path, path.stem)
+    text = path.read_text()
+    for name, value, new in zip(("TM", "TN"), ITS, (tm, tn)):
+        if text.count(f" {name} = {value},") != 1:
+            raise ValueError(f"{rung_path(VARIED).name}: {name} = {value} is missing")
+        text = text.replace(f" {name} = {value},", f" {name} = {new},")
+    path.write_text(text)
+    return OneRung(path, rung_name(path))
+
+
+def race_works(size: int | str = 4096) -> list[Row]:
+    """Return a row of `bench matmul` for each pair in WORKS, with its "tm" and "tn".
+
+    On a GPU, the variants are measured for cubes of `size`. Without a GPU, the rows are
+    the committed ones; [] if there are none. Raises Mismatch if a variant is wrong.
+    """
+    if torch.cuda.is_available():
+        return [
+            row | {"op": "matmul per thread", "tm": tm, "tn": tn}
+            for tm, tn in WORKS
+            for row in vary_work(tm, tn).race(size)
+            if row["impl"] == "mine"
+        ]
+    paths = sorted((ROOT / "notebooks" / "results").glob("per_thread_*.json"))
+    return [row for path in paths[:1] for row in read_json(path)["rows"]]
+
+
 # ---- details ---------------------------------------------------------------------
 
 
@@ -241,3 +286,7 @@ def _check_product(
             f"{rung.name} is wrong: the relative error of c is {error:.2g} (root mean "
             f"square); {rung.precision} allows at most {limit:.2g}"
         )
+
+
+if __name__ == "__main__":
+    write_json(sys.argv[1], race_works(), "cuda")
