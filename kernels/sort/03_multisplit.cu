@@ -36,14 +36,13 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT)
     __syncthreads(); // the position of the digit is stored
     tile_keys<FLOAT, VALUES, ITEMS, false> k;
     k.load(p, tile);
-    k.count(p, tile, &r_s);
+    k.count(&r_s);
     __syncthreads(); // all warps have counted
-    digit_counts c;
-    c.read(&r_s, digit);
-    const unsigned first = c.place(&r_s, digit);
-    r_s.places[digit] = firsts[threadIdx.x * gridDim.x + tile] - first;
+    const digit_counts c(r_s, digit);
+    c.place(&r_s, digit);
+    r_s.places[digit] += firsts[threadIdx.x * gridDim.x + tile];
     __syncthreads(); // all places are stored
-    k.order(p, tile, &r_s);
+    k.order(&r_s);
     __syncthreads(); // the tile is in order
     k.scatter(p, tile, &r_s);
 }

@@ -75,30 +75,31 @@ template <bool FLOAT, bool VALUES, int ITEMS, bool WHOLE> struct tile_keys {
         const unsigned warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
         return tile * TILE + (warp * ITEMS + j) * WARP + lane;
     }
+    /* Return a key whose digit comes last, for places past the end. No float's
+     * rank consists of 0 only: -inf has it in the highest byte, 2.0 elsewhere.
+     */
+    static __device__ __forceinline__ unsigned find_last(const sort_pass &p) {
+        if (!FLOAT) return ~p.order.flips;
+        if (!p.order.flips) return 0x7fffffff; // a NaN
+        return p.shift == 24 ? 0xff800000 : 0x40000000;
+    }
     __device__ __forceinline__ void load(const sort_pass &p, unsigned tile) {
         const unsigned *const own = p.x + find(tile, 0);
+        const unsigned last = find_last(p);
 #pragma unroll
         for (int j = 0; j < ITEMS; j++)
-            key[j] = WHOLE || find(tile, j) < p.count ? own[j * WARP] : 0;
+            key[j] = WHOLE || find(tile, j) < p.count ? own[j * WARP] : last;
     }
     static __device__ __forceinline__ unsigned find_digit(unsigned key,
                                                           unsigned byte) {
         return __byte_perm(FLOAT ? rank_float(key) : key, 0, byte);
-    }
-    /* Return the digit of key j. Those past the end come last in the tile. */
-    __device__ __forceinline__ unsigned
-    find_digit(const sort_pass &p, unsigned tile, int j, unsigned byte) const {
-        const unsigned digit = find_digit(key[j], byte);
-        if (WHOLE || find(tile, j) < p.count) return digit;
-        return ~p.order.flips >> p.shift & (DIGITS - 1);
     }
     /* Return the position of the digit's byte, for one stage. */
     static __device__ __forceinline__ unsigned read_byte(const room *r_s) {
         return *(const volatile unsigned *)&r_s->byte;
     }
     /* Count the digits of the warp's keys. */
-    __device__ __forceinline__ void count(const sort_pass &p, unsigned tile,
-                                          room *r_s) const {
+    __device__ __forceinline__ void count(room *r_s) const {
         unsigned *const counts_s = r_s->counts[threadIdx.x / WARP];
 #pragma unroll
         for (int i = 0; i < DIGITS / WARP; i++)
@@ -107,19 +108,18 @@ template <bool FLOAT, bool VALUES, int ITEMS, bool WHOLE> struct tile_keys {
         __syncwarp(); // all counts are 0
 #pragma unroll
         for (int j = 0; j < ITEMS; j++)
-            atomicAdd(&counts_s[find_digit(p, tile, j, byte)], 1u);
+            atomicAdd(&counts_s[find_digit(key[j], byte)], 1u);
     }
     /* Find each key's place, and order the keys in r_s->words; a barrier must
      * follow. tile_counts::place() has found the warp's places. Lanes that take
      * no places add to a word of their own, which saves a branch. */
-    __device__ __forceinline__ void order(const sort_pass &p, unsigned tile,
-                                          room *r_s) {
+    __device__ __forceinline__ void order(room *r_s) {
         unsigned *const places_s = r_s->counts[threadIdx.x / WARP];
         const unsigned lane = threadIdx.x % WARP, higher = ~1u << lane;
         const unsigned byte = read_byte(r_s);
 #pragma unroll
         for (int j = 0; j < ITEMS; j++) {
-            const unsigned digit = find_digit(p, tile, j, byte);
+            const unsigned digit = find_digit(key[j], byte);
             const unsigned peers = find_peers(digit);
             const unsigned lower = count_below(peers);
             unsigned *const next_s =
@@ -170,25 +170,26 @@ struct digit_counts {
 
     /* Read the warps' counts, which a barrier has followed. */
     template <int ITEMS>
-    __device__ __forceinline__ void read(const tile_room<ITEMS> *r_s,
-                                         unsigned digit) {
-        total = 0;
+    __device__ __forceinline__ digit_counts(const tile_room<ITEMS> &r_s,
+                                            unsigned digit)
+        : total(0) {
 #pragma unroll
         for (unsigned w = 0; w < WARPS; w++) {
             earlier[w] = total;
-            total += r_s->counts[w][digit];
+            total += r_s.counts[w][digit];
         }
     }
     /* Turn the warps' counts into places in the tile; a barrier must follow.
-     * Return the place of the tile's first key with the digit. */
+     * Store 0 minus the place of the tile's first key with the digit in
+     * r_s->places. */
     template <int ITEMS>
-    __device__ __forceinline__ unsigned place(tile_room<ITEMS> *r_s,
-                                              unsigned digit) const {
+    __device__ __forceinline__ void place(tile_room<ITEMS> *r_s,
+                                          unsigned digit) const {
         const unsigned first = add_earlier_threads(total, r_s->sums);
 #pragma unroll
         for (unsigned w = 0; w < WARPS; w++)
             r_s->counts[w][digit] = earlier[w] + first;
-        return first;
+        r_s->places[digit] = 0 - first;
     }
 };
 
