@@ -197,7 +197,7 @@ def test_a_run_does_not_continue_from_another_runs_checkpoint(checkpoint):
 
 
 @pytest.mark.slow
-def test_one_process_continues_with_the_same_bits(tmp_path, monkeypatch):
+def test_one_process_continues_with_the_same_bits(checkpoint, tmp_path, monkeypatch):
     """A run that stops and continues has the bits of one that does not stop."""
     for name in ("RANK", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
@@ -223,6 +223,9 @@ def test_one_process_continues_with_the_same_bits(tmp_path, monkeypatch):
     ):
         with pytest.raises(ArgumentError, match=message):
             parallel.run(replace(half, **{"epochs": 2, "resume": True} | change))
+    write_checkpoint(tmp_path / "b", replace(checkpoint, step=99))
+    with pytest.raises(ArgumentError, match=r"step_000000099.npz: conv1.weight is"):
+        parallel.run(replace(half, epochs=2, resume=True))
 
 
 # ---- two workers ---------------------------------------------------------------------
