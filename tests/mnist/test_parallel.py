@@ -16,6 +16,7 @@ import socket
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ from weft.mnist.weights import (
     read_checkpoints,
     write_checkpoint,
 )
-from weft.mnist.workers import Place, WorkerError, find_problem
+from weft.mnist.workers import LOST, Place, WorkerError, find_problem
 
 CONFIG = Config(limit=128, batch=16, epochs=1, iterations=1)
 STEPS = 8
@@ -126,6 +127,23 @@ def test_a_difference_between_workers_is_named():
     for hello in hellos:
         hello["problem"] = "no file"
     assert find_problem(hellos) == "no file"
+
+
+def test_the_worker_that_was_killed_is_reported_and_not_its_peers():
+    def report(*codes: int) -> int:
+        records = (SimpleNamespace(exitcode=code, pid=7) for code in codes)
+        return launcher.report(dict(enumerate(records)))
+
+    assert report(1, -signal.SIGTERM) == 1  # rank 0 has printed its error
+    assert report(LOST, 1) == 1
+    for codes, message in (
+        ((LOST, -signal.SIGKILL), r"rank 1 \(process 7\) ended by SIGKILL"),
+        ((-signal.SIGTERM, -signal.SIGSEGV), "rank 1 .* ended by SIGSEGV"),
+        ((-signal.SIGTERM,), "rank 0 .* ended by SIGTERM"),
+        ((LOST, -signal.SIGTERM), "a worker on another machine has ended"),
+    ):
+        with pytest.raises(WorkerError, match=message):
+            report(*codes)
 
 
 # ---- checkpoints ---------------------------------------------------------------------
