@@ -372,6 +372,7 @@ def test_two_machines_meet_on_loopback(undisturbed):
     assert rows[0][0]["losses"] == undisturbed[0][0]["losses"]
 
 
+@pytest.mark.slow  # it imports PyTorch's collectives, and looks for a host
 def test_a_port_of_another_program_is_an_error():
     with socket.create_server(("127.0.0.1", 0)) as server:
         endpoint = f"127.0.0.1:{server.getsockname()[1]}"
