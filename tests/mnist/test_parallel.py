@@ -16,6 +16,7 @@ import socket
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ from weft.mnist.weights import (
     read_checkpoints,
     write_checkpoint,
 )
-from weft.mnist.workers import Place, WorkerError, find_problem
+from weft.mnist.workers import LOST, Place, WorkerError, find_problem
 
 CONFIG = Config(limit=128, batch=16, epochs=1, iterations=1)
 STEPS = 8
@@ -128,6 +129,23 @@ def test_a_difference_between_workers_is_named():
     assert find_problem(hellos) == "no file"
 
 
+def test_the_worker_that_was_killed_is_reported_and_not_its_peers():
+    def report(*codes: int) -> int:
+        records = (SimpleNamespace(exitcode=code, pid=7) for code in codes)
+        return launcher.report(dict(enumerate(records)))
+
+    assert report(1, -signal.SIGTERM) == 1  # rank 0 has printed its error
+    assert report(LOST, 1) == 1
+    for codes, message in (
+        ((LOST, -signal.SIGKILL), r"rank 1 \(process 7\) ended by SIGKILL"),
+        ((-signal.SIGTERM, -signal.SIGSEGV), "rank 1 .* ended by SIGSEGV"),
+        ((-signal.SIGTERM,), "rank 0 .* ended by SIGTERM"),
+        ((LOST, -signal.SIGTERM), "a worker on another machine has ended"),
+    ):
+        with pytest.raises(WorkerError, match=message):
+            report(*codes)
+
+
 # ---- checkpoints ---------------------------------------------------------------------
 
 
@@ -197,7 +215,7 @@ def test_a_run_does_not_continue_from_another_runs_checkpoint(checkpoint):
 
 
 @pytest.mark.slow
-def test_one_process_continues_with_the_same_bits(tmp_path, monkeypatch):
+def test_one_process_continues_with_the_same_bits(checkpoint, tmp_path, monkeypatch):
     """A run that stops and continues has the bits of one that does not stop."""
     for name in ("RANK", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
@@ -223,6 +241,9 @@ def test_one_process_continues_with_the_same_bits(tmp_path, monkeypatch):
     ):
         with pytest.raises(ArgumentError, match=message):
             parallel.run(replace(half, **{"epochs": 2, "resume": True} | change))
+    write_checkpoint(tmp_path / "b", replace(checkpoint, step=99))
+    with pytest.raises(ArgumentError, match=r"step_000000099.npz: conv1.weight is"):
+        parallel.run(replace(half, epochs=2, resume=True))
 
 
 # ---- two workers ---------------------------------------------------------------------
@@ -351,6 +372,7 @@ def test_two_machines_meet_on_loopback(undisturbed):
     assert rows[0][0]["losses"] == undisturbed[0][0]["losses"]
 
 
+@pytest.mark.slow  # it imports PyTorch's collectives, and looks for a host
 def test_a_port_of_another_program_is_an_error():
     with socket.create_server(("127.0.0.1", 0)) as server:
         endpoint = f"127.0.0.1:{server.getsockname()[1]}"

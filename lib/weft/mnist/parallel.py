@@ -43,7 +43,16 @@ from .weights import (
     read_checkpoints,
     write_checkpoint,
 )
-from .workers import LOST, PeerLost, Place, Workers, is_worker, join, read_place
+from .workers import (
+    LOST,
+    PeerLost,
+    Place,
+    WorkerError,
+    Workers,
+    is_worker,
+    join,
+    read_place,
+)
 from .workers_race import Exchange, WorkerRace
 
 # Options that may differ between the workers, since each has its own files and cores.
@@ -56,8 +65,8 @@ def run(config: Config) -> Result | None:
     """Time and train with all workers; return the result in rank 0, None in others.
 
     config.batch is the whole batch. Each worker first checks what it was given, and all
-    must agree; otherwise rank 0 raises ArgumentError. After Ctrl-C, the weights are in
-    config.save. Raises WorkerError if another worker hangs.
+    must agree; otherwise rank 0 raises ArgumentError. If another worker ends or hangs,
+    this process ends, too. After Ctrl-C, the weights are in config.save.
     """
     place, training, problem, facts = read_place(), None, "", {}
     config = replace(config, progress=config.progress and place.rank == 0)
@@ -81,6 +90,11 @@ def run(config: Config) -> Result | None:
         except PeerLost:
             # The launcher reports the worker that has ended; this one is not at fault.
             _exit_at_once(LOST)
+        except WorkerError as error:
+            if not is_worker():
+                raise
+            print(f"weft mnist: {error}", file=sys.stderr)
+            _exit_at_once(1)
         except Terminated:
             _exit_at_once(128 + signal.SIGTERM)
         except KeyboardInterrupt as stop:
@@ -140,14 +154,17 @@ def check_config(config: Config, size: int, local_size: int) -> None:
             raise ArgumentError(f"{local_size} workers: this machine has {gpus} GPUs")
         if local_size > 1 and device != "cuda":
             raise ArgumentError(f"device={device}: with workers, expected cuda or cpu")
-    if config.checkpoint and not config.resume:
-        for path in list_checkpoints(Path(config.checkpoint))[:1]:
-            # A restarted worker continues from its own run's checkpoints.
-            if not read_place().restarts:
-                raise ArgumentError(
-                    f"checkpoint={config.checkpoint} contains {path.name}: "
-                    "add --resume to continue from it, or name another folder"
-                )
+    if config.checkpoint and not config.resume and not is_worker():
+        check_new(config)
+
+
+def check_new(config: Config) -> None:
+    """Raise ArgumentError if the folder of a new run contains checkpoints."""
+    for path in list_checkpoints(Path(config.checkpoint or ""))[:1]:
+        raise ArgumentError(
+            f"checkpoint={config.checkpoint} contains {path.name}: "
+            "add --resume to continue from it, or name another folder"
+        )
 
 
 class Training(WorkerRace):
@@ -221,12 +238,17 @@ class Training(WorkerRace):
         """
         start = Checkpoint(0, self.start, self.facts, np.empty(0, np.float32), [], [])
         config, workers = self.config, self.workers
-        if not config.checkpoint or not (config.resume or workers.restarts):
+        if not config.checkpoint:
             return start
         problem, packed, step = "", b"", 0
+        # Restarted workers continue from the checkpoints of their own run.
+        continues = config.resume or workers.restarts
         if workers.leads:
             try:
-                packed, step = self._read_newest()
+                if continues:
+                    packed, step = self._read_newest()
+                else:
+                    check_new(config)
             except ArgumentError as error:
                 problem = str(error)
         problem = workers.gather("resume", problem)[0]
@@ -236,6 +258,8 @@ class Training(WorkerRace):
             raise SystemExit(1)
         packed = workers.share_bytes("checkpoint", packed)
         again = "a worker ended: " * bool(workers.restarts)
+        if not continues:
+            return start
         if not packed:
             self.remark(f"{again}no checkpoint yet; training begins at step 0")
             return start
