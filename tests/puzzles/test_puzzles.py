@@ -132,7 +132,7 @@ def test_no_two_puzzles_have_the_same_task():
     assert twice == [["histogram", "histogram_private"]]  # these two differ in cost
 
 
-@each_kernel
+@loop_over("name", KERNELS)
 def test_the_text_announces_a_launch_with_spare_blocks(name):
     """The text mentions that a block may have no work."""
     puzzle = puzzles[name]
