@@ -33,6 +33,7 @@ from ..base import device as devices
 from ..base.errors import ArgumentError
 from ..base.paths import LIB
 from ..timing import read_json
+from ..timing.results import first_line
 from ..toolchain import native
 from .parallel import check_config
 from .rungs import FASTEST, Config
@@ -144,9 +145,9 @@ def _run_torchrun(words: list[str], launch: Launch) -> int:
     except SignalException as stop:
         raise KeyboardInterrupt(f"({signal.Signals(stop.sigval).name})") from None
     except RendezvousError as error:
-        text = str(error).splitlines()[0]
         raise WorkerError(
-            f"{launch.machines} machines did not meet at {launch.endpoint}: {text}"
+            f"{launch.machines} machines did not meet at {launch.endpoint}: "
+            f"{first_line(error)}"
         ) from None
     finally:
         logging.disable(logging.NOTSET)
