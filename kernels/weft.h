@@ -518,13 +518,11 @@ int weft_cnn_train(weft_cnn *cnn, const int32_t *order, int count, int batch,
  * step together. Each of these workers has a share of the batch:
  *
  *     weft_cnn_begin(cnn, order, batch, total, 0, stream);
- *     while (!weft_cnn_next(cnn, &ready, stream) && ready.kind !=
- * WEFT_CNN_DONE) add up ready.data[0..ready.count) over all workers;
+ *     while (weft_cnn_next(cnn, &ready, stream), ready.kind)
+ *         replace ready.data[0..ready.count) by its sum over all workers;
  *     weft_cnn_update(cnn, lr, stream);
  *
- * In place of every worker's ready.data, all workers then have the sum. Each
- * worker gets the same kinds and counts in the same order. The rungs
- * "reference" and "fused" take steps in parts; others give WEFT_EINVAL. */
+ * Each worker gets the same kinds and counts in the same order. */
 enum weft_cnn_ready_kind {
     WEFT_CNN_DONE = 0,  /* nothing more: update, after the sums */
     WEFT_CNN_SUMS = 1,  /* double: sums of batch norm, which must be added up
@@ -546,8 +544,8 @@ struct weft_cnn_ready {
  * may be NULL): the loss and the gradients are 0. Without sync_batchnorm, batch
  * norm uses the statistics of the worker's images, as PyTorch's
  * DistributedDataParallel does. With it, batch norm uses those of all images,
- * as one model with the whole batch does. The CPU build returns WEFT_EINTR
- * after Ctrl-C.
+ * as one model with the whole batch does; only the rung "reference" can, and
+ * others give WEFT_EINVAL. The CPU build returns WEFT_EINTR after Ctrl-C.
  *
  * Until weft_cnn_update() or weft_cnn_abandon() ends the step, functions that
  * train, classify, or change weights or data sets give WEFT_EINVAL. */
@@ -567,7 +565,7 @@ int weft_cnn_update(weft_cnn *cnn, float lr, weft_stream stream);
 
 /* End a step without an update or a loss, for example after a failed exchange.
  * Without a step, do nothing. */
-int weft_cnn_abandon(weft_cnn *cnn);
+int weft_cnn_abandon(weft_cnn *cnn, weft_stream stream);
 
 /* Store the address and the number of floats of the buffer that contains all
  * gradients, padding included. It is target memory, valid until

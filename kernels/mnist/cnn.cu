@@ -173,6 +173,7 @@ int weft_cnn_create(weft_cnn **cnn, int rung,
         return weft_fail(WEFT_ENOMEM, "weft_cnn_create: %zu bytes needed",
                          sizeof *made);
     made->impl = impls[rung];
+    made->rung = rungs[rung].rung;
     made->config = *config;
     cudaError_t error = cudaGetDevice(&made->device);
     int status =

@@ -85,6 +85,15 @@ struct cnn_impl {
     /* Return the bytes of target memory that `state` holds. */
     size_t (*bytes)(const void *state);
 
+    /* Run a step up to the next point where workers add something up, describe
+     * it in *ready, and advance *at, which is 0 at first. update() subtracts lr
+     * times the gradients from the weights. */
+    int (*part)(void *state, int *at, const struct cnn_share *share,
+                struct weft_cnn_ready *ready, weft_stream stream);
+    int (*update)(void *state, float lr, weft_stream stream);
+    struct cnn_buffer (*gradients)(const void *state);
+    int syncs; /* whether part() supports sync_batchnorm */
+
     /* The following functions may be NULL. steps() queues many steps in one
      * call; *queued receives the number queued, even if one of them fails. */
     int (*steps)(void *state, const struct cnn_run *run, int64_t *queued,
@@ -94,14 +103,9 @@ struct cnn_impl {
     int (*peek)(void *state, const char *name, int shape[4], float *out,
                 size_t count, weft_stream stream);
 
-    /* A rung has all of the following functions or none. part() runs a step up
-     * to the next point where workers add something up, described in *ready,
-     * and advances *at, which is 0 at first. update() subtracts lr times the
-     * gradients from the weights. */
-    int (*part)(void *state, int *at, const struct cnn_share *share,
-                struct weft_cnn_ready *ready, weft_stream stream);
-    int (*update)(void *state, float lr, weft_stream stream);
-    struct cnn_buffer (*gradients)(const void *state);
+    /* Restore what a step in parts has changed, for a step without an update.
+     */
+    int (*abandon)(void *state, weft_stream stream);
 };
 
 /* Return the number of floats in parameter `index` of a model of this shape. */

@@ -43,7 +43,8 @@ struct parts {
 
 struct weft_cnn {
     const struct cnn_impl *impl;
-    void *state; /* the state of the rung */
+    const char *rung; /* its name */
+    void *state;      /* the state of the rung */
     struct weft_cnn_config config;
     int device;
     struct cnn_memory memory;

@@ -44,6 +44,7 @@ struct layers {
     struct block blocks[2];
     int features; /* values per image after the second pool */
     float *fc1, *relu3, *logits, *prob;
+    float *share; /* (1): in a step in parts, batch / total */
     /* In the backward pass each layer computes dx from dy. At most two such
      * gradients are needed at a time, so all layers alternate between two
      * arrays. */
@@ -103,6 +104,7 @@ static int take_all(struct layers *n, weft_stream stream) {
     TAKE(n->relu3, batch * c->hidden);
     TAKE(n->logits, batch * c->classes);
     TAKE(n->prob, batch * c->classes);
+    TAKE(n->share, 1);
     TAKE(n->dy, widest(n));
     TAKE(n->dx, widest(n));
     for (int i = 0; i < 2; i++)
@@ -321,13 +323,14 @@ static int block_backward(struct layers *n, int which, const float *x,
     return WEFT_OK;
 }
 
-/* Compute all gradients from the softmax in n->prob. */
-static int backward(struct layers *n, int batch, struct cnn_marks *marks,
-                    weft_stream stream) {
+/* Compute the gradients of the linear layers from the softmax in n->prob, times
+ * *dloss (NULL: 1). */
+static int linear_backward(struct layers *n, const float *dloss, int batch,
+                           struct cnn_marks *marks, weft_stream stream) {
     const struct weft_cnn_config *c = &n->config;
     const struct block *b = n->blocks;
     LAYER("backward.loss", weft_cross_entropy_backward(
-                               n->ops.cross_entropy, n->dy, NULL, n->prob,
+                               n->ops.cross_entropy, n->dy, dloss, n->prob,
                                n->target, batch, c->classes, stream));
     LAYER("backward.fc2",
           layer_linear_backward(&n->ops, n->dx, grad(n, FC2_WEIGHT),
@@ -345,7 +348,12 @@ static int backward(struct layers *n, int batch, struct cnn_marks *marks,
                                 param(n, FC1_WEIGHT), batch, n->features,
                                 c->hidden, stream));
     turn(n);
-    WEFT_TRY(block_backward(n, 1, b[0].pool, batch, marks, stream));
+    return WEFT_OK;
+}
+
+static int blocks_backward(struct layers *n, int batch, struct cnn_marks *marks,
+                           weft_stream stream) {
+    WEFT_TRY(block_backward(n, 1, n->blocks[0].pool, batch, marks, stream));
     return block_backward(n, 0, n->x, batch, marks, stream);
 }
 
@@ -363,21 +371,89 @@ static int zero(struct layers *n, weft_stream stream) {
     return WEFT_OK;
 }
 
-static int layers_step(void *state, float *loss, const uint8_t *images,
-                       const uint8_t *labels, const int32_t *order, int batch,
-                       float lr, struct cnn_marks *marks, weft_stream stream) {
-    struct layers *n = (struct layers *)state;
+/* Run the forward pass of a step, with the mean loss in *loss. */
+static int forward_step(struct layers *n, float *loss, const uint8_t *images,
+                        const uint8_t *labels, const int32_t *order, int batch,
+                        struct cnn_marks *marks, weft_stream stream) {
     LAYER("batch", load(n, images, labels, order, batch, stream));
     LAYER("zero", zero(n, stream));
     WEFT_TRY(forward(n, n->logits, batch, marks, stream));
     LAYER("forward.loss",
           weft_cross_entropy(n->ops.cross_entropy, loss, n->prob, n->logits,
                              n->target, batch, n->config.classes, stream));
-    WEFT_TRY(backward(n, batch, marks, stream));
-    // The parameters are in one array, so one launch updates all of them.
-    LAYER("update", weft_sgd(n->ops.sgd, n->params, n->grads,
-                             n->offset[WEFT_CNN_PARAMS], lr, stream));
     return WEFT_OK;
+}
+
+/* Update the parameters. They are in one array, so one launch updates all of
+ * them. */
+static int layers_update(void *state, float lr, weft_stream stream) {
+    struct layers *n = (struct layers *)state;
+    return weft_sgd(n->ops.sgd, n->params, n->grads, n->offset[WEFT_CNN_PARAMS],
+                    lr, stream);
+}
+
+static int layers_step(void *state, float *loss, const uint8_t *images,
+                       const uint8_t *labels, const int32_t *order, int batch,
+                       float lr, struct cnn_marks *marks, weft_stream stream) {
+    struct layers *n = (struct layers *)state;
+    WEFT_TRY(
+        forward_step(n, loss, images, labels, order, batch, marks, stream));
+    WEFT_TRY(linear_backward(n, NULL, batch, marks, stream));
+    WEFT_TRY(blocks_backward(n, batch, marks, stream));
+    LAYER("update", layers_update(n, lr, stream));
+    return WEFT_OK;
+}
+
+/* ---- a step in parts ----------------------------------------------------- */
+
+static __global__ void scale_loss(float *loss, float *share, float value) {
+    *share = value;
+    *loss *= value;
+}
+
+static int run_to_blocks(struct layers *n, const struct cnn_share *s,
+                         weft_stream stream) {
+    WEFT_TRY(forward_step(n, s->loss, s->images, s->labels, s->order, s->batch,
+                          NULL, stream));
+    scale_loss<<<1, 1, 0, weft_cuda_stream(stream)>>>(
+        s->loss, n->share, (float)s->batch / s->total);
+    WEFT_LAUNCHED(scale_loss);
+    return linear_backward(n, n->share, s->batch, NULL, stream);
+}
+
+/* Without images, the gradients and the loss are 0. */
+static int clear(struct layers *n, const struct cnn_share *s,
+                 weft_stream stream) {
+    WEFT_CUDA_TRY(
+        cudaMemsetAsync(s->loss, 0, sizeof *s->loss, weft_cuda_stream(stream)));
+    return zero(n, stream);
+}
+
+/* The gradients become complete in two ranges: the linear layers, the blocks.
+ */
+static int layers_part(void *state, int *at, const struct cnn_share *share,
+                       struct weft_cnn_ready *ready, weft_stream stream) {
+    struct layers *n = (struct layers *)state;
+    const size_t blocks = n->offset[FC1_WEIGHT];
+    const struct weft_cnn_ready ranges[] = {
+        {WEFT_CNN_RANGE, n->grads + blocks,
+         n->offset[WEFT_CNN_PARAMS] - blocks},
+        {WEFT_CNN_RANGE, n->grads, blocks},
+        {WEFT_CNN_DONE, NULL, 0},
+    };
+    if (*at == 0)
+        WEFT_TRY(share->batch ? run_to_blocks(n, share, stream)
+                              : clear(n, share, stream));
+    else if (*at == 1 && share->batch)
+        WEFT_TRY(blocks_backward(n, share->batch, NULL, stream));
+    *ready = ranges[*at];
+    if (*at < COUNT_OF(ranges) - 1) ++*at;
+    return WEFT_OK;
+}
+
+static struct cnn_buffer layers_gradients(const void *state) {
+    const struct layers *n = (const struct layers *)state;
+    return {n->grads, n->offset[WEFT_CNN_PARAMS], 1};
 }
 
 static int layers_forward(void *state, float *logits, const uint8_t *images,
@@ -387,19 +463,26 @@ static int layers_forward(void *state, float *logits, const uint8_t *images,
     return forward(n, logits, count, NULL, stream);
 }
 
-const struct cnn_impl cnn_naive = {
-    naive_create, layers_destroy, layers_step, layers_forward, layers_get,
-    layers_set,   layers_bytes,   NULL,        NULL,
-};
+#define RUNG(name, create)         \
+    const struct cnn_impl name = { \
+        create,                    \
+        layers_destroy,            \
+        layers_step,               \
+        layers_forward,            \
+        layers_get,                \
+        layers_set,                \
+        layers_bytes,              \
+        layers_part,               \
+        layers_update,             \
+        layers_gradients,          \
+        0,                         \
+        NULL,                      \
+        NULL,                      \
+        NULL,                      \
+    }
 
-const struct cnn_impl cnn_tiled = {
-    tiled_create, layers_destroy, layers_step, layers_forward, layers_get,
-    layers_set,   layers_bytes,   NULL,        NULL,
-};
-
+RUNG(cnn_naive, naive_create);
+RUNG(cnn_tiled, tiled_create);
 #if WEFT_HAS_CUDNN
-const struct cnn_impl cnn_cudnn = {
-    cudnn_create, layers_destroy, layers_step, layers_forward, layers_get,
-    layers_set,   layers_bytes,   NULL,        NULL,
-};
+RUNG(cnn_cudnn, cudnn_create);
 #endif

@@ -17,14 +17,6 @@ static int check_step(const weft_cnn *cnn, const char *function) {
     return WEFT_OK;
 }
 
-static int check_rung(const weft_cnn *cnn, const char *function) {
-    WEFT_REQUIRE(cnn->impl->part,
-                 "%s: this rung takes no steps in parts; the rungs reference "
-                 "and fused do",
-                 function);
-    return WEFT_OK;
-}
-
 static int check_share(const weft_cnn *cnn, const char *function,
                        const int32_t *order, int batch, int total) {
     WEFT_REQUIRE(batch >= 0 && batch <= cnn->config.max_batch,
@@ -41,9 +33,11 @@ static int check_share(const weft_cnn *cnn, const char *function,
 int weft_cnn_begin(weft_cnn *cnn, const int32_t *order, int batch, int total,
                    int sync_batchnorm, weft_stream stream) {
     CNN_VISIT(cnn, stream);
-    WEFT_TRY(check_rung(cnn, __func__));
     WEFT_TRY(cnn_check_idle(cnn, __func__));
     WEFT_TRY(check_share(cnn, __func__, order, batch, total));
+    WEFT_REQUIRE(!sync_batchnorm || cnn->impl->syncs,
+                 "%s: rung %s does not synchronise batch norm; reference does",
+                 __func__, cnn->rung);
     WEFT_TRY(cnn_check_interrupt(cnn));
     if (batch) WEFT_TRY(cnn_send_order(&cnn->order, order, batch, stream));
     const struct dataset *set = &cnn->sets[WEFT_CNN_TRAIN];
@@ -86,10 +80,12 @@ int weft_cnn_update(weft_cnn *cnn, float lr, weft_stream stream) {
     return WEFT_OK;
 }
 
-int weft_cnn_abandon(weft_cnn *cnn) {
-    WEFT_REQUIRE(cnn, "%s: the model is NULL", __func__);
+int weft_cnn_abandon(weft_cnn *cnn, weft_stream stream) {
+    CNN_VISIT(cnn, stream);
+    const int begun = cnn->parts.progress != NO_STEP;
     cnn->parts.progress = NO_STEP;
-    return WEFT_OK;
+    return begun && cnn->impl->abandon ? cnn->impl->abandon(cnn->state, stream)
+                                       : WEFT_OK;
 }
 
 int weft_cnn_gradients(weft_cnn *cnn, float **buffer, size_t *count,
@@ -98,7 +94,6 @@ int weft_cnn_gradients(weft_cnn *cnn, float **buffer, size_t *count,
     WEFT_REQUIRE(buffer && count && block,
                  "%s: buffer = %p, count = %p, block = %p, want addresses",
                  __func__, (void *)buffer, (void *)count, (void *)block);
-    WEFT_TRY(check_rung(cnn, __func__));
     const struct cnn_buffer all = cnn->impl->gradients(cnn->state);
     *buffer = all.data;
     *count = all.count;

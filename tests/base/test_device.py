@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from weft.base import device as devices
-from weft.base.device import Device
+from weft.base.device import Device, checked_device
 from weft.base.errors import ArgumentError, KernelError
-from weft.mnist.trainer import checked_device
 from weft.timing import device_name
 from weft.timing.clocks import clock_for
 from weft.toolchain import build, native, tools

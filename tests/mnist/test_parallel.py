@@ -16,6 +16,7 @@ import socket
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ from weft.mnist.weights import (
     read_checkpoints,
     write_checkpoint,
 )
-from weft.mnist.workers import Place, WorkerError, find_problem
+from weft.mnist.workers import LOST, Place, WorkerError, find_problem
 
 CONFIG = Config(limit=128, batch=16, epochs=1, iterations=1)
 STEPS = 8
@@ -128,6 +129,23 @@ def test_a_difference_between_workers_is_named():
     assert find_problem(hellos) == "no file"
 
 
+def test_the_worker_that_was_killed_is_reported_and_not_its_peers():
+    def report(*codes: int) -> int:
+        records = (SimpleNamespace(exitcode=code, pid=7) for code in codes)
+        return launcher.report(dict(enumerate(records)))
+
+    assert report(1, -signal.SIGTERM) == 1  # rank 0 has printed its error
+    assert report(LOST, 1) == 1
+    for codes, message in (
+        ((LOST, -signal.SIGKILL), r"rank 1 \(process 7\) ended by SIGKILL"),
+        ((-signal.SIGTERM, -signal.SIGSEGV), "rank 1 .* ended by SIGSEGV"),
+        ((-signal.SIGTERM,), "rank 0 .* ended by SIGTERM"),
+        ((LOST, -signal.SIGTERM), "a worker on another machine has ended"),
+    ):
+        with pytest.raises(WorkerError, match=message):
+            report(*codes)
+
+
 # ---- checkpoints ---------------------------------------------------------------------
 
 
@@ -196,7 +214,8 @@ def test_a_run_does_not_continue_from_another_runs_checkpoint(checkpoint):
         checkpoint.check({"batch": 8}, "it")
 
 
-def test_one_process_continues_with_the_same_bits(tmp_path, monkeypatch):
+@pytest.mark.slow
+def test_one_process_continues_with_the_same_bits(checkpoint, tmp_path, monkeypatch):
     """A run that stops and continues has the bits of one that does not stop."""
     for name in ("RANK", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
@@ -222,6 +241,9 @@ def test_one_process_continues_with_the_same_bits(tmp_path, monkeypatch):
     ):
         with pytest.raises(ArgumentError, match=message):
             parallel.run(replace(half, **{"epochs": 2, "resume": True} | change))
+    write_checkpoint(tmp_path / "b", replace(checkpoint, step=99))
+    with pytest.raises(ArgumentError, match=r"step_000000099.npz: conv1.weight is"):
+        parallel.run(replace(half, epochs=2, resume=True))
 
 
 # ---- two workers ---------------------------------------------------------------------
@@ -255,13 +277,14 @@ def test_two_workers_train_as_one(undisturbed):
     assert (ours["workers"], ours["backend"], ours["batchnorm"]) == (2, "gloo", "local")
     assert len(ours["losses"]) == STEPS
     for row in (r for r in rows if r["impl"] == "torch"):
-        assert row["speedup"] > 0 and row["efficiency"] == row["speedup"] / 2
+        assert row["speedup"] > 0
+        assert row["efficiency"] == pytest.approx(row["speedup"] / 2, rel=1e-3)
     assert ours["sent_bytes"] >= 4 * sum(w.size for w in initial_weights(0).values())
     assert ours["collective_us"] > 0 and ours["waited_us"] > 0
     assert {event["rank"] for event in ours["timeline"]} == {0, 1}
     trained = next(row for row in rows if row["impl"] == "torch" and row["losses"])
-    # Both average over the same images; after 8 steps their rounding still agrees.
-    assert trained["losses"] == pytest.approx(ours["losses"], rel=1e-2)
+    # Both train on the same images. Later, differences in rounding grow.
+    assert trained["losses"][:3] == pytest.approx(ours["losses"][:3], rel=1e-3)
     assert ddp["rung"].endswith("DDP")
 
 
@@ -304,7 +327,7 @@ def test_a_hung_worker_is_named_and_ctrl_c_leaves_no_worker_and_no_port():
         ports = _listening(pids)
         assert len(pids) == 3 and ports
         os.kill(job.process.pid, signal.SIGINT)
-        assert job.process.wait(10) == 130
+        assert job.process.wait(30) == 130
         assert sum("stopped" in line for line in job) == 1  # the agent alone
     assert not any(is_alive(pid) for pid in pids)
     for port in ports:
@@ -343,12 +366,13 @@ def test_two_machines_meet_on_loopback(undisturbed):
         jobs = (first, second)
         printed = [list(job) for job in jobs]
         rows = [job.rows() for job in jobs if job.path.exists()]
-    assert sum(any("speedup" in line for line in lines) for lines in printed) == 1
+    assert sum(any("times as fast" in line for line in lines) for lines in printed) == 1
     assert len(rows) == 1  # rank 0 alone writes
     assert rows[0][0]["machines"] == 2
     assert rows[0][0]["losses"] == undisturbed[0][0]["losses"]
 
 
+@pytest.mark.slow  # it imports PyTorch's collectives, and looks for a host
 def test_a_port_of_another_program_is_an_error():
     with socket.create_server(("127.0.0.1", 0)) as server:
         endpoint = f"127.0.0.1:{server.getsockname()[1]}"

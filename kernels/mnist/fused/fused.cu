@@ -318,8 +318,13 @@ static int fused_set(void *state, int index, const float *in,
         fused_get,                                    \
         fused_set,                                    \
         fused_bytes,                                  \
+        fused_part,                                   \
+        fused_part_update,                            \
+        fused_gradients,                              \
+        0,                                            \
         fused_steps,                                  \
         fused_peek,                                   \
+        fused_part_abandon,                           \
     }
 
 RUNG(cnn_fused, FP32, 0, 0, 0);

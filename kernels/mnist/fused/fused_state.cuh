@@ -28,6 +28,9 @@ struct fused_state {
     struct fused_graph graphs[GRAPHS_KEPT];
     int64_t launches;
 
+    float *draft; /* (PARAMS): the weights that the kernels of a step in parts
+                   * read and may change; NULL before the first such step */
+
     struct fused last; /* `f` after the last pass */
     int batch;         /* batch size of that pass; 0: none so far */
     int trained;       /* whether that pass was a step, not only forward */
@@ -58,6 +61,14 @@ int fused_replay(struct fused_state *s, int batch, int64_t count,
                  int64_t *queued, cudaStream_t stream);
 
 void fused_free_graphs(struct fused_state *s);
+
+/* ---- parts.cu ------------------------------------------------------------ */
+
+int fused_part(void *state, int *at, const struct cnn_share *share,
+               struct weft_cnn_ready *ready, weft_stream stream);
+int fused_part_update(void *state, float lr, weft_stream stream);
+int fused_part_abandon(void *state, weft_stream stream);
+struct cnn_buffer fused_gradients(const void *state);
 
 /* ---- peek.cu ------------------------------------------------------------- */
 

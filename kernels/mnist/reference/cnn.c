@@ -21,7 +21,7 @@
  *     2 (cnn_conv2.c). A bias before a batch norm remains a parameter but is
  *     not used, since its gradient is exactly 0.
  *  5. The linear layers are updated where their gradients are computed
- *     (cnn_linear.c).
+ *     (cnn_linear.c), except in a step in parts.
  *
  * Threads share the images in fixed parts, and their sums are added in a fixed
  * order. So the same number of threads gives the same bits. create() allocates
@@ -351,6 +351,6 @@ static size_t bytes(const void *state) {
 }
 
 const struct cnn_impl cnn_reference = {
-    create, destroy, step, forward, get,    set,
-    bytes,  NULL,    NULL, part,    update, gradients,
+    create, destroy, step,      forward, get,  set,  bytes,
+    part,   update,  gradients, 1,       NULL, NULL, NULL,
 };

@@ -21,6 +21,9 @@
  *
  * The intermediate arrays of one image, half a megabyte, belong to a worker and
  * stay in its second-level cache (see struct cnn_worker). */
+// Without these flags, a step's speed varies by 5 % with the addresses of the
+// products' loops.
+/* g++: -falign-functions=64 -falign-loops=64 */
 #include <omp.h>
 #include <string.h>
 

@@ -29,7 +29,7 @@ from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .errors import KernelError
+from .errors import ArgumentError, KernelError
 
 if TYPE_CHECKING:
     from cffi import FFI
@@ -90,6 +90,17 @@ def parse_device(device: Any) -> Device:
     if kind == "cpu":
         return Device("cpu")
     return Device(f"cuda:{int(number) if number else current_gpu()}")
+
+
+def checked_device(device: Any) -> Device:
+    """Return the device with its index; raise ArgumentError if it does not exist."""
+    try:
+        parsed = parse_device(device)
+    except ValueError as error:
+        raise ArgumentError(str(error)) from None
+    if parsed.type == "cuda" and parsed.index >= (gpus := count()):
+        raise ArgumentError(f"device {parsed}: this machine has {gpus} CUDA GPUs")
+    return parsed
 
 
 def count() -> int:

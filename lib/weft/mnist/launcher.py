@@ -33,9 +33,10 @@ from ..base import device as devices
 from ..base.errors import ArgumentError
 from ..base.paths import LIB
 from ..timing import read_json
+from ..timing.results import first_line
 from ..toolchain import native
 from .parallel import check_config
-from .rungs import Config
+from .rungs import FASTEST, Config
 from .workers import LOST, WorkerError
 
 GRACE = 5  # seconds in which a stopped worker must end before it is killed
@@ -106,7 +107,9 @@ def run_agent(launch: Launch, config: Config, words: list[str]) -> int:
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
     check_config(config, launch.workers * launch.machines, launch.workers)
     device = "cuda" if str(config.device).startswith("cuda") else "cpu"
-    native.library("mnist", device)  # built here once, not by each worker
+    library = native.library("mnist", device)  # built here once, not by each worker
+    if config.rungs != [FASTEST]:
+        library.rung(config.rungs[0])
     agent = ["--nproc-per-node", str(launch.workers)]
     agent += ["--max-restarts", str(launch.max_restarts)]
     agent += ["--shutdown-timeout", str(GRACE)]
@@ -133,34 +136,39 @@ def _run_torchrun(words: list[str], launch: Launch) -> int:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.elastic.rendezvous import RendezvousError
 
-    if "LOGLEVEL" not in os.environ:  # the agent's log repeats what _report() says
+    if "LOGLEVEL" not in os.environ:  # the agent's log repeats what report() says
         logging.disable(logging.CRITICAL)
     try:
         run.main(words)
     except ChildFailedError as error:
-        return _report(error.failures)
+        return report(error.failures)
     except SignalException as stop:
         raise KeyboardInterrupt(f"({signal.Signals(stop.sigval).name})") from None
     except RendezvousError as error:
-        text = str(error).splitlines()[0]
         raise WorkerError(
-            f"{launch.machines} machines did not meet at {launch.endpoint}: {text}"
+            f"{launch.machines} machines did not meet at {launch.endpoint}: "
+            f"{first_line(error)}"
         ) from None
     finally:
         logging.disable(logging.NOTSET)
     return 0
 
 
-def _report(failures: dict[int, Any]) -> int:
-    """Raise an error for a killed worker; the others have reported theirs."""
-    for rank, failure in failures.items():
-        if failure.exitcode < 0:
-            name = signal.Signals(-failure.exitcode).name
-            raise WorkerError(f"rank {rank} (process {failure.pid}) ended by {name}")
+def report(failures: dict[int, Any]) -> int:
+    """Raise an error for a killed worker; the others have reported theirs.
+
+    failures: the agent's records, by rank. Returns the exit status.
+    """
     codes = {failure.exitcode for failure in failures.values()}
-    if codes == {LOST}:
+    ended = codes - {LOST, -signal.SIGTERM}  # the agent itself ends workers by SIGTERM
+    for rank, failure in failures.items():
+        code = failure.exitcode
+        if code < 0 and (code in ended or (not ended and LOST not in codes)):
+            name = signal.Signals(-code).name
+            raise WorkerError(f"rank {rank} (process {failure.pid}) ended by {name}")
+    if not ended:
         raise WorkerError("a worker on another machine has ended")
-    return max(codes - {LOST})
+    return max(ended)
 
 
 def check_endpoint(endpoint: str, seconds: float = PROBE) -> None:

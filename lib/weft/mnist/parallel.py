@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -42,7 +43,16 @@ from .weights import (
     read_checkpoints,
     write_checkpoint,
 )
-from .workers import LOST, PeerLost, Place, Workers, is_worker, join, read_place
+from .workers import (
+    LOST,
+    PeerLost,
+    Place,
+    WorkerError,
+    Workers,
+    is_worker,
+    join,
+    read_place,
+)
 from .workers_race import Exchange, WorkerRace
 
 # Options that may differ between the workers, since each has its own files and cores.
@@ -55,8 +65,8 @@ def run(config: Config) -> Result | None:
     """Time and train with all workers; return the result in rank 0, None in others.
 
     config.batch is the whole batch. Each worker first checks what it was given, and all
-    must agree; otherwise rank 0 raises ArgumentError. After Ctrl-C, the weights are in
-    config.save. Raises WorkerError if another worker hangs.
+    must agree; otherwise rank 0 raises ArgumentError. If another worker ends or hangs,
+    this process ends, too. After Ctrl-C, the weights are in config.save.
     """
     place, training, problem, facts = read_place(), None, "", {}
     config = replace(config, progress=config.progress and place.rank == 0)
@@ -80,12 +90,19 @@ def run(config: Config) -> Result | None:
         except PeerLost:
             # The launcher reports the worker that has ended; this one is not at fault.
             _exit_at_once(LOST)
+        except WorkerError as error:
+            if not is_worker():
+                raise
+            print(f"weft mnist: {error}", file=sys.stderr)
+            _exit_at_once(1)
         except Terminated:
             _exit_at_once(128 + signal.SIGTERM)
-        except KeyboardInterrupt:
-            if place.rank:
-                _exit_at_once(128 + signal.SIGINT)
-            raise
+        except KeyboardInterrupt as stop:
+            if not is_worker():
+                raise
+            if place.rank == 0 and str(stop):  # the agent reports the rest
+                print(f"weft mnist: {stop}", file=sys.stderr)
+            _exit_at_once(128 + signal.SIGINT)
 
 
 class Terminated(BaseException):
@@ -98,6 +115,8 @@ def _end(*_: object) -> None:
 
 def _exit_at_once(status: int) -> None:
     """End this worker without waiting for collectives that nobody will complete."""
+    sys.stdout.flush()
+    sys.stderr.flush()
     os._exit(status)
 
 
@@ -135,14 +154,17 @@ def check_config(config: Config, size: int, local_size: int) -> None:
             raise ArgumentError(f"{local_size} workers: this machine has {gpus} GPUs")
         if local_size > 1 and device != "cuda":
             raise ArgumentError(f"device={device}: with workers, expected cuda or cpu")
-    if config.checkpoint and not config.resume:
-        for path in list_checkpoints(Path(config.checkpoint))[:1]:
-            # A restarted worker continues from its own run's checkpoints.
-            if not read_place().restarts:
-                raise ArgumentError(
-                    f"checkpoint={config.checkpoint} contains {path.name}: "
-                    "add --resume to continue from it, or name another folder"
-                )
+    if config.checkpoint and not config.resume and not is_worker():
+        check_new(config)
+
+
+def check_new(config: Config) -> None:
+    """Raise ArgumentError if the folder of a new run contains checkpoints."""
+    for path in list_checkpoints(Path(config.checkpoint or ""))[:1]:
+        raise ArgumentError(
+            f"checkpoint={config.checkpoint} contains {path.name}: "
+            "add --resume to continue from it, or name another folder"
+        )
 
 
 class Training(WorkerRace):
@@ -157,8 +179,13 @@ class Training(WorkerRace):
         super().__init__(config, train, test)
         self.place = place
         self.steps = len(train) // config.batch  # of an epoch
-        if place.size > 1 and not hasattr(self.cnn, "begin"):
-            raise ArgumentError(f"rung {self.cnn.rung.name} trains with one worker")
+        if place.size > 1:
+            if not hasattr(self.cnn, "begin"):
+                raise ArgumentError(f"rung {self.cnn.rung.name} trains with one worker")
+            # This raises the error of a rung without global batch norm.
+            is_global = config.batchnorm == "global"
+            self.cnn.begin([0], total=config.batch, sync_batchnorm=is_global)
+            self.cnn.abandon()
 
     def list_facts(self, config: Config) -> dict[str, Any]:
         """Return what must be equal in all workers, by name."""
@@ -211,12 +238,17 @@ class Training(WorkerRace):
         """
         start = Checkpoint(0, self.start, self.facts, np.empty(0, np.float32), [], [])
         config, workers = self.config, self.workers
-        if not config.checkpoint or not (config.resume or workers.restarts):
+        if not config.checkpoint:
             return start
         problem, packed, step = "", b"", 0
+        # Restarted workers continue from the checkpoints of their own run.
+        continues = config.resume or workers.restarts
         if workers.leads:
             try:
-                packed, step = self._read_newest()
+                if continues:
+                    packed, step = self._read_newest()
+                else:
+                    check_new(config)
             except ArgumentError as error:
                 problem = str(error)
         problem = workers.gather("resume", problem)[0]
@@ -226,6 +258,8 @@ class Training(WorkerRace):
             raise SystemExit(1)
         packed = workers.share_bytes("checkpoint", packed)
         again = "a worker ended: " * bool(workers.restarts)
+        if not continues:
+            return start
         if not packed:
             self.remark(f"{again}no checkpoint yet; training begins at step 0")
             return start

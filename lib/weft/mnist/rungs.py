@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..base import device as devices
-from ..base.device import Device
+from ..base.device import Device, checked_device
 from ..base.errors import ArgumentError
 from ..toolchain import native
 from ..toolchain.native import Rung
 from .data import MEAN, STD
-from .trainer import Cnn, Trainer, checked_device
+from .trainer import Cnn, Trainer
 from .weights import parameter_shapes
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..base.device import count_threads
+from ..base.device import checked_device, count_threads
 from ..base.errors import ArgumentError
 from ..base.progress import PATIENCE, Progress, remark
 from ..timing import Timing, device_name
@@ -32,7 +32,7 @@ from ..toolchain import native
 from . import data
 from .data import epoch_order
 from .rungs import LADDER, NUMBA, TWINS, Config, impl_of, list_ladder, trainer
-from .trainer import EVALUATION_BATCH, Trainer, checked_device
+from .trainer import EVALUATION_BATCH, Trainer
 from .weights import initial_weights
 
 if TYPE_CHECKING:

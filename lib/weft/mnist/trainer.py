@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..base import device as devices
-from ..base.device import Device
+from ..base.device import Device, checked_device
 from ..base.errors import ArgumentError
 from ..toolchain import native
 from . import weights as weights_of
@@ -266,17 +266,6 @@ class Trainer(ABC):
         return np.ascontiguousarray(array, np.int32)
 
 
-def checked_device(device: str | torch.device) -> Device:
-    """Return the device with its index; raise ArgumentError if it does not exist."""
-    try:
-        parsed = devices.parse_device(device)
-    except ValueError as error:
-        raise ArgumentError(str(error)) from None
-    if parsed.type == "cuda" and parsed.index >= (count := devices.count()):
-        raise ArgumentError(f"device {parsed}: this machine has {count} CUDA GPUs")
-    return parsed
-
-
 # ---- the trainer in CUDA C -----------------------------------------------------------
 
 
@@ -376,15 +365,12 @@ class Cnn(Trainer):
         sync_batchnorm: batch norm uses the statistics of all `total` images; False:
                those of this worker's images, as in DistributedDataParallel
 
-        The loss and the gradients are sums over the worker's images divided by `total`,
-        so the workers' sum belongs to the mean loss of the whole batch. Call next()
-        until it returns None, then update(). Until update() or abandon(), calls that
-        train, classify, or change weights or data raise ArgumentError.
+        The loss and the gradients are sums over this worker's images divided by
+        `total`. Call next() until it returns None, then update(). Until update() or
+        abandon(), calls that train, classify, or change weights or data are errors.
         """
-        if total is None or np.size(order):
-            order = self._order("train", order)
-        else:
-            order = np.empty(0, np.int32)
+        empty = total is not None and not np.size(order)
+        order = np.empty(0, np.int32) if empty else self._order("train", order)
         total = len(order) if total is None else native.convert_int("total", total)
         data = self._ffi.from_buffer("int32_t[]", order)
         self._call("weft_cnn_begin", data, len(order), total, bool(sync_batchnorm))
@@ -392,12 +378,11 @@ class Cnn(Trainer):
     def next(self) -> np.ndarray | torch.Tensor | None:
         """Run the step up to the next exchange; return what all workers add up.
 
-        The result is a view of the model's memory: an array, or on a GPU a tensor. The
-        caller replaces its values by their sums over the workers.
-        float64: sums of batch norm, to be replaced before the next call
-        float32: a part of gradient_buffer, to be replaced before update(). Later calls
-        do not touch it, so it can be sent while they compute.
-        None:    the step is complete
+        The result is a view of the model's memory, an array or on a GPU a tensor, whose
+        values the caller replaces by their sums over the workers. float64: sums of
+        batch norm, to be replaced before the next call. float32: a part of
+        gradient_buffer, to be replaced before update(); later calls do not touch it, so
+        it can be sent while they compute. None: the step is complete.
         """
         ready = self._ffi.new("struct weft_cnn_ready *")
         self._call("weft_cnn_next", ready)
@@ -412,30 +397,28 @@ class Cnn(Trainer):
 
     def abandon(self) -> None:
         """End a step, if one has begun, without an update and without a loss."""
-        self._alive()
-        self._lib.call("weft_cnn_abandon", self._cnn)
+        self._call("weft_cnn_abandon")
 
     @property
     def gradient_buffer(self) -> np.ndarray | torch.Tensor:
         """All gradients, padding included: a view of the model's memory, float32."""
-        data, count, _ = self._buffer()
+        data, count, _ = self._gradients()
         return self._view(data, count, np.float32)
 
     @property
     def layout(self) -> str:
-        """The layout of gradient_buffer; the layouts of all workers must be equal.
+        """The layout of gradient_buffer, which must be the same for all workers.
 
         It depends on the sizes, the rung and the width of the processor's vectors.
         """
-        _, count, block = self._buffer()
-        return f"{self.rung.name}: {count} floats, blocks of {block}"
+        return f"{self.rung.name}: %d floats, blocks of %d" % self._gradients()[1:]
 
-    def _buffer(self) -> tuple[Any, int, int]:
+    def _gradients(self) -> tuple[Any, int, int]:
+        """Return the buffer's address, its number of floats, and its block."""
         out = [self._ffi.new(kind) for kind in ("float **", "size_t *", "int *")]
         self._alive()
         self._lib.call("weft_cnn_gradients", self._cnn, *out)
-        data, count, block = (pointer[0] for pointer in out)
-        return data, count, block
+        return tuple(pointer[0] for pointer in out)
 
     def _view(self, data: Any, count: int, dtype: type) -> np.ndarray | torch.Tensor:
         """Return a view of numbers in the model's memory, valid until close()."""

@@ -25,12 +25,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..base.device import checked_device
 from ..base.errors import ArgumentError
 from ..timing.clocks import Marks
 from .data import MEAN, STD, Split, load
 from .numpy_cnn import normalise
 from .rungs import PRECISIONS, check_precision, parse_twin
-from .trainer import EVALUATION_BATCH, checked_device
+from .trainer import EVALUATION_BATCH
 from .weights import MOVELESS
 
 HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}  # the type that autocast uses

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from ..base.errors import ArgumentError
+from ..timing.results import first_line
 
 LOST = 75  # exit status of a worker whose peer has ended; the launcher names the peer
 POLL = 0.02  # seconds between two looks at the store while workers arrive
@@ -161,9 +162,9 @@ class Workers:
 
     def _explain(self, error: RuntimeError) -> WorkerError:
         """Return the error to raise for one of PyTorch's."""
-        if "imed out" in (text := str(error)) and self.pulse:
+        if "imed out" in str(error) and self.pulse:
             return WorkerError(self.pulse.name_late())
-        return PeerLost(f"another worker has ended: {text.splitlines()[0]}")
+        return PeerLost(f"another worker has ended: {first_line(error)}")
 
 
 # ---- arrival -------------------------------------------------------------------------
@@ -193,9 +194,9 @@ def join(
         store, _, _ = next(dist.rendezvous("env://", timeout=limit))
     except (RuntimeError, ValueError) as error:
         address = f"{os.environ['MASTER_ADDR']}:{os.environ.get('MASTER_PORT')}"
-        text = str(error).splitlines()[0]
         raise WorkerError(
-            f"rank {place.rank} cannot reach the store at {address}: {text}"
+            f"rank {place.rank} cannot reach the store at {address}: "
+            f"{first_line(error)}"
         ) from None
     hello = {**asdict(place), "facts": facts, "problem": problem}
     verdict = _arrive(store, place, hello, timeout)

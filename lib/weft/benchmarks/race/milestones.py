@@ -28,12 +28,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from ...base.device import checked_device
 from ...base.errors import DeviceLost
 from ...mnist import data
 from ...mnist.data import epoch_order
 from ...mnist.rungs import VENDOR, impl_of, parse_twin, rungs_of, trainer
 from ...mnist.rungs import rungs as list_rungs
-from ...mnist.trainer import EVALUATION_BATCH, checked_device
+from ...mnist.trainer import EVALUATION_BATCH
 from ...mnist.twin import TwinTrainer
 from ...mnist.weights import initial_weights
 from ...timing import device_name, summarize

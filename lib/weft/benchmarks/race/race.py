@@ -27,13 +27,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...base.device import count_cores
+from ...base.device import checked_device, count_cores
 from ...base.errors import ArgumentError, DeviceLost
 from ...base.paths import LIB
 from ...mnist import data
 from ...mnist.data import epoch_order
 from ...mnist.rungs import TWINS, TwinRung, impl_of, parse_twin, rungs_of, trainer
-from ...mnist.trainer import checked_device
 from ...mnist.twin import LAYOUTS, TwinTrainer
 from ...mnist.weights import TrainingStep, exact_step, initial_weights
 from ...timing import device_name

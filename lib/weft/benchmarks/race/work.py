@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...mnist.trainer import checked_device
+from ...base.device import checked_device
 from ...timing.peaks import ceilings, peaks
 from ...timing.results import stamp_row
 from .race import Row

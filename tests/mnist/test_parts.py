@@ -1,0 +1,388 @@
+"""A step in parts: alone it is weft_cnn_train(), and workers together take one step.
+
+The workers are models in this process. Their ranges and sums are added in float64, in
+the ranks. float64.py bounds a gradient of K terms by sqrt(K) roundings. The sums over
+the workers add at most 4 roundings to more than 10,000.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+
+import float64
+import numpy as np
+import pytest
+import torch
+from test_fused import fused
+from test_training import SMALL, noisy, rungs
+from tiers import loop_over, only
+
+from weft.base.errors import ArgumentError
+from weft.mnist import Cnn, Split, Twin, initial_weights
+from weft.toolchain import native
+
+IMAGES, BATCH, LR = 50, 12, 0.1
+each_rung = pytest.mark.parametrize(
+    "target, rung", only([("cpu", "reference"), ("cpu", "naive")], rungs(), names=2)
+)
+# The sizes of the workers' shares of a batch.
+SHARES = [(6, 6), (5, 4, 3), (12, 0), (0, 11, 1)]
+
+
+def make(target: str = "cpu", rung: str = "reference", **sizes) -> Cnn:
+    """Return a model with PyTorch's first weights and digits in noise."""
+    sizes = sizes or SMALL
+    model = Cnn(rung, target, **sizes, max_batch=BATCH)
+    model.set_weights(initial_weights(0, **sizes))
+    model.data(noisy(IMAGES), noisy(IMAGES))
+    return model
+
+
+def split(order: np.ndarray, sizes: tuple[int, ...]) -> list[np.ndarray]:
+    assert sum(sizes) == len(order)
+    return np.split(order, np.cumsum(sizes)[:-1])
+
+
+def run_parts(models: list[Cnn]) -> None:
+    """Run the models to the end of a step, and add up what each part leaves."""
+    while True:
+        ready = [model.next() for model in models]
+        if ready[0] is None:
+            assert all(part is None for part in ready)
+            return
+        tensors = [torch.as_tensor(part) for part in ready]  # they share the memory
+        total = functools.reduce(operator.add, [t.double() for t in tensors])
+        for tensor in tensors:
+            tensor.copy_(total)
+
+
+def take_step(models: list[Cnn], shares: list[np.ndarray], sync: bool) -> float:
+    """Take one step with all models, and return its loss."""
+    total = sum(map(len, shares))
+    for model, share in zip(models, shares):
+        model.begin(share, total=total, sync_batchnorm=sync)
+    run_parts(models)
+    for model in models:
+        model.update(LR)
+    losses = [model.losses() for model in models]
+    assert all(len(loss) == 1 for loss in losses)
+    return sum(float(loss[0]) for loss in losses)
+
+
+def step64(weights: dict[str, np.ndarray], order: np.ndarray) -> float64.Step:
+    model, data = Twin(**SMALL).double(), noisy(IMAGES)
+    model.load_state_dict({n: torch.from_numpy(w) for n, w in weights.items()})
+    return float64.step(model, data.images[order], data.labels[order])
+
+
+def same(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> bool:
+    return all(np.array_equal(a[name], b[name]) for name in {**a, **b})
+
+
+@pytest.mark.parametrize("sizes", [SMALL, {}], ids=["small", "full size"])
+def test_one_models_parts_are_training_bit_by_bit(sizes):
+    order = np.random.default_rng(1).permutation(30)
+    with make(**sizes) as whole, make(**sizes) as parts:
+        whole.train(order, BATCH, LR)
+        for first in range(0, len(order), BATCH):  # the last batch is smaller
+            parts.begin(order[first : first + BATCH])
+            run_parts([parts])
+            parts.update(LR)
+        assert same(parts.weights, whole.weights)
+        assert same(parts.gradients, whole.gradients)
+        assert np.array_equal(parts.losses(), whole.losses())
+
+
+@pytest.mark.parametrize("sizes", SHARES, ids=str)
+def test_with_global_batch_norm_workers_are_one_model(sizes):
+    rng = np.random.default_rng(2)
+    models = [make() for _ in sizes]
+    for _ in range(3):
+        order, start = rng.permutation(IMAGES)[:BATCH], models[0].weights
+        want = step64(start, order)
+        loss = take_step(models, split(order, sizes), sync=True)
+        assert not want.refuse(loss, models[0].gradients)
+        for model in models[1:]:
+            assert same(model.gradients, models[0].gradients)
+            assert same(model.weights, models[0].weights)
+
+
+@each_rung
+@pytest.mark.parametrize("sizes", SHARES, ids=str)
+def test_with_local_batch_norm_gradients_are_the_weighted_mean_of_ddp(
+    target, rung, sizes
+):
+    """DDP adds up each worker's mean gradient, which batch norm has normalised with the
+    worker's own images. A worker with more images weighs more here."""
+    rng = np.random.default_rng(3)
+    models = [make(target, rung) for _ in sizes]
+    for _ in range(3):
+        shares, start = split(rng.permutation(IMAGES)[:BATCH], sizes), models[0].weights
+        parts = [
+            (len(share) / BATCH, step64(start, share)) for share in shares if len(share)
+        ]
+        names = parts[0][1].gradients
+        want = float64.Step(
+            loss=sum(weight * part.loss for weight, part in parts),
+            gradients={
+                n: sum(weight * part.gradients[n] for weight, part in parts)
+                for n in names
+            },
+            bounds={
+                n: sum(weight * part.bounds[n] for weight, part in parts)
+                for n in ["loss", *names]
+            },
+            clear=True,
+        )
+        assert not want.refuse(
+            take_step(models, shares, sync=False), models[0].gradients
+        )
+
+
+def test_the_bound_tells_local_from_global_batch_norm():
+    models = [make(), make()]
+    order = np.arange(BATCH)
+    want = step64(models[0].weights, order)
+    loss = take_step(models, split(order, (6, 6)), sync=False)
+    assert len(want.refuse(loss, models[0].gradients)) > 5
+
+
+@each_rung
+def test_ranges_are_final_and_cover_the_buffer_once(target, rung):
+    """Each range receives its own value as soon as it is ready. Neither the rest of the
+    step nor another range may change it, and update() subtracts it."""
+    with make(target, rung) as model:
+        start = model.weights
+        torch.as_tensor(model.gradient_buffer).fill_(math.nan)
+        model.begin(np.arange(BATCH), sync_batchnorm=rung == "reference")
+        sizes = []
+        while (part := model.next()) is not None:
+            part = torch.as_tensor(part)
+            assert torch.isfinite(part).all()
+            if part.dtype == torch.float32:
+                sizes.append(len(part))
+                part.fill_(len(sizes))
+        buffer = torch.as_tensor(model.gradient_buffer)
+        counts = [int((buffer == value + 1).sum()) for value in range(len(sizes))]
+        assert counts == sizes and sum(sizes) == len(buffer) and len(sizes) == 2
+        model.update(0.5)
+        for name, new in model.weights.items():
+            number = 1 if name.startswith("fc") else 2
+            assert np.array_equal(new, start[name] - np.float32(0.5 * number)), name
+
+
+@each_rung
+def test_a_share_of_no_images_adds_nothing(target, rung):
+    with make(target, rung) as model:
+        model.train(np.arange(BATCH), BATCH, LR)  # leaves gradients
+        start = model.weights
+        model.losses()
+        model.begin([], total=7)
+        run_parts([model])
+        model.update(LR)
+        assert list(model.losses()) == [0.0]
+        assert not any(gradient.any() for gradient in model.gradients.values())
+        assert same(model.weights, start)
+
+
+# ---- the fused rungs -------------------------------------------------------------
+
+# Simulated tensor cores are slow; of their rungs, one keeps a copy of fc1's weights.
+FUSED = [case for case in fused() if case.values[0] == "cuda" or "fused" in case.id]
+FUSED += [case for case in fused() if case.id == "cpu-bf16"]
+each_fused_rung = pytest.mark.parametrize(
+    "target, rung", only([("cpu", "fused")], FUSED, names=2)
+)
+
+
+def make_fused(target: str, rung: str, batch: int) -> Cnn:
+    model = Cnn(rung, target, max_batch=batch)
+    model.set_weights(initial_weights(0))
+    model.data(noisy(batch))
+    return model
+
+
+@each_fused_rung
+def test_a_fused_rungs_share_is_that_share_of_training(target, rung):
+    """Both run the same kernels. A share rounds batch / total, and then the product."""
+    # On a GPU, several blocks share the sum over this batch; see dfc1_slots().
+    batch = 600 if target == "cuda" else 2
+    order, total = np.arange(batch), 7 * batch
+    with (
+        make_fused(target, rung, batch) as whole,
+        make_fused(target, rung, batch) as model,
+    ):
+        start = whole.weights
+        whole.train(order, batch, LR)
+        model.begin(order, total=total)
+        ranges = []
+        while (part := model.next()) is not None:
+            ranges.append(torch.as_tensor(part).clone().cpu())
+        assert same(model.weights, start)
+        model.update(LR)
+        buffer = torch.as_tensor(model.gradient_buffer).cpu()
+        assert [len(part) for part in ranges] == [128 * 49 * 64, 19008, 1418]
+        assert torch.equal(torch.cat([ranges[1], ranges[0], ranges[2]]), buffer)
+        near = {"rtol": 2.0**-22, "atol": 0}
+        np.testing.assert_allclose(model.losses() * 7, whole.losses(), **near)
+        theirs = whole.gradients
+        for name, gradient in model.gradients.items():
+            np.testing.assert_allclose(gradient * 7, theirs[name], **near)
+            update = LR * gradient.astype(np.float64)
+            error = np.abs(model.weights[name] - (start[name] - update))
+            bound = np.abs(start[name]) + 3 * np.abs(update)
+            assert (error <= 2 * float64.ULP * bound).all(), name
+
+
+@pytest.mark.slow
+@each_fused_rung
+def test_an_abandoned_fused_step_leaves_nothing_behind(target, rung):
+    """The kernels write copies of conv2's weights. With infinite gradients, these
+    become NaN; set() of fc2's weights does not renew them."""
+    with make_fused(target, rung, 2) as model:
+        order, fc2 = np.arange(2), model.weights["fc2.weight"]
+        logits = model.forward("train", order)
+        for values in (np.full_like(fc2, 3e38), fc2):
+            data = model._ffi.from_buffer("float[]", values)
+            model._call("weft_cnn_set", 10, data, values.size)
+            if values is not fc2:
+                model.begin(order)
+                run_parts([model])
+                assert not np.isfinite(model.gradients["conv2.weight"]).all()
+                model.abandon()
+        assert np.array_equal(model.forward("train", order), logits)
+
+
+# ---- mistakes --------------------------------------------------------------------
+
+HERE = np.arange(3)
+UNFINISHED = "step on 3 of 7 images .* has not ended"
+IDLE_CALLS = {
+    "next": (lambda m: m.next(), "no step has begun"),
+    "update": (lambda m: m.update(LR), "no step has begun"),
+    "large share": (
+        lambda m: m.begin(np.arange(13)),
+        "share of 13 images, .* takes 0 to 12",
+    ),
+    "small total": (
+        lambda m: m.begin(HERE, total=2),
+        "3 of 2 images, want a total of at least 3",
+    ),
+    "no total": (lambda m: m.begin([], total=0), "0 of 0 images, .* at least 1"),
+    "no images": (lambda m: m.begin([]), r"order has shape \(0,\)"),
+    "NaN": (lambda m: m.begin(HERE, total=math.nan), "total=nan: expected a whole"),
+    "past": (lambda m: m.begin([50]), "image 50: the train set has 0 to 49"),
+}
+CALLS_WITHIN = {
+    "begin": (lambda m: m.begin(HERE), UNFINISHED),
+    "train": (lambda m: m.train(HERE, 3, LR), UNFINISHED),
+    "forward": (lambda m: m.forward("test", HERE), UNFINISHED),
+    "profile": (lambda m: m.profile(HERE, LR), UNFINISHED),
+    "set_weights": (lambda m: m.set_weights(m.weights), UNFINISHED),
+    "data": (lambda m: m.data(noisy(2)), UNFINISHED),
+    "update": (lambda m: m.update(LR), "the step is not complete; call"),
+}
+
+
+def check_refusals(model: Cnn, call, message: str) -> None:
+    """Check that the call is an error, and that the model then trains as before."""
+    before = model.weights
+    with pytest.raises(ArgumentError, match=message):
+        call(model)
+    assert same(model.weights, before)
+
+
+@loop_over("case", IDLE_CALLS)
+def test_calls_without_a_step_are_refused(case):
+    with make() as model:
+        check_refusals(model, *IDLE_CALLS[case])
+        take_step([model], [HERE], sync=False)
+
+
+@loop_over("case", CALLS_WITHIN)
+def test_calls_within_a_step_are_refused(case):
+    """The step then continues as if there had been no such call."""
+    with make() as model, make() as undisturbed:
+        for one in (model, undisturbed):
+            one.begin(HERE, total=7)
+        call, message = CALLS_WITHIN[case]
+        check_refusals(model, call, message)
+        model.next(), undisturbed.next()
+        check_refusals(model, call, message)
+        run_parts([model])
+        run_parts([undisturbed])
+        if case != "update":
+            check_refusals(model, call, message)
+        model.update(LR), undisturbed.update(LR)
+        assert same(model.weights, undisturbed.weights)
+        assert np.array_equal(model.losses(), undisturbed.losses())
+
+
+def test_a_bad_rate_leaves_the_step_to_be_updated():
+    with make() as model:
+        model.begin(HERE)
+        run_parts([model])
+        for lr in (math.nan, math.inf, -1.0):
+            check_refusals(model, lambda m, lr=lr: m.update(lr), f"lr = {lr:g}, want")
+        model.update(LR)
+        assert len(model.losses()) == 1
+
+
+def test_an_abandoned_step_leaves_no_loss_and_no_update():
+    with make() as model, make() as undisturbed:
+        model.abandon()  # without a step, it does nothing
+        model.begin(HERE)
+        model.next()
+        model.abandon()
+        for one in (model, undisturbed):
+            one.train(HERE, 3, LR)
+        assert same(model.weights, undisturbed.weights)
+        assert np.array_equal(model.losses(), undisturbed.losses())
+
+
+def test_data_without_labels_is_refused():
+    with Cnn("reference", **SMALL, max_batch=BATCH) as model:
+        model.data(Split(noisy(IMAGES).images, None))
+        with pytest.raises(ArgumentError, match="50 images have no labels"):
+            model.begin([], total=3)
+
+
+def test_global_batch_norm_is_refused_where_it_is_missing():
+    with make(rung="naive") as model:
+        with pytest.raises(ArgumentError, match="rung naive does not synchronise"):
+            model.begin(HERE, sync_batchnorm=True)
+        take_step([model], [HERE], sync=False)
+
+
+def test_closed_models_are_refused():
+    model = make()
+    model.close()
+    for call in (model.next, model.abandon, lambda: model.layout):
+        with pytest.raises(ArgumentError, match="closed"):
+            call()
+
+
+def test_null_addresses_are_refused():
+    lib, null = native.library("mnist", "cpu"), native.NULL
+    model = make()
+    for function, arguments, message in (
+        ("next", (model._cnn, null, null), "ready is NULL"),
+        ("gradients", (model._cnn, null, null, null), "want addresses"),
+        ("begin", (model._cnn, null, 2, 2, 0, null), "the order of 2 images is NULL"),
+        ("abandon", (null, null), "the model is NULL"),
+        ("gradients", (null, null, null, null), "the model is NULL"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            lib.call(f"weft_cnn_{function}", *arguments)
+
+
+def test_a_view_outlives_the_name_of_its_model():
+    model = make()
+    buffer = model.gradient_buffer
+    model.train(HERE, 3, LR)
+    gradients, layout = model.gradients["fc2.bias"], model.layout
+    del model
+    assert np.isin(gradients, buffer).all()  # else the memory would be free
+    assert f"{len(buffer)} floats" in layout
