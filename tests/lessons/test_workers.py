@@ -150,10 +150,10 @@ def test_the_table_has_measured_gpus_and_names_missing_ones(capsys, monkeypatch)
     assert "a CPU, gloo" in str(workers.compare([make_row()]))
     assert "not measured yet" in capsys.readouterr().out
     result = {"machine": {"device": "two GPUs"}, "date": "2026-12-01T10:00"}
-    result["rows"] = [make_row(impl="torch")]
+    result["rows"] = [make_row(impl="torch", layout="nhwc")]
     monkeypatch.setattr(workers, "load_elsewhere", lambda what: [result])
     text = str(workers.compare([make_row()]))
-    assert "two GPUs (2026-12-01)" in text and "PyTorch's DDP" in text
+    assert "two GPUs (2026-12-01)" in text and "PyTorch's DDP, nhwc" in text
     assert "not measured yet" not in capsys.readouterr().out
 
 

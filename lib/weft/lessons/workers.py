@@ -454,7 +454,7 @@ def compare(rows: Sequence[Row]) -> Table | None:
 
 
 def _write_line(row: Row, device: str) -> tuple[Any, ...]:
-    who = "ours" if row["impl"] == "weft" else "PyTorch's DDP"
+    who = "ours" if row["impl"] == "weft" else f"PyTorch's DDP, {row['layout']}"
     ms = row["us"] / 1e3, row["alone_us"] / 1e3
     return who, row["batch"], *ms, row["speedup"], 100 * row["efficiency"], device
 
