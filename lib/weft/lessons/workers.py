@@ -23,7 +23,16 @@ from ..base.errors import ArgumentError, running_shell
 from ..base.style import DIM, FAULT, OURS, REFERENCE, SHARED, WIDTH, WRITTEN
 from ..base.text import count_things
 from ..benchmarks.plot_bodies import load_elsewhere
-from ..mnist import Config, Job, Place, WorkerError
+from ..mnist import (
+    Cnn,
+    Config,
+    Job,
+    Place,
+    WorkerError,
+    epoch_order,
+    initial_weights,
+    load,
+)
 from ..report.html import Table, table
 from ..see.pictures import svg
 from ..see.pictures.panels import EDGE
@@ -79,6 +88,32 @@ def _find_wait(
         ran, waited = np.subtract(after[rank], before[rank])
         shares.append(waited / max(ran + waited, 1e-9))
     return float(max(shares))
+
+
+def train_here(config: Config, workers: int = 2) -> list[dict[str, np.ndarray]]:
+    """Train as several workers do, with a model for each in this process.
+
+    Return the weights of each. With two workers, the bits are those of two processes,
+    since a sum of two numbers does not depend on their order.
+    """
+    train, batch = load("train").first(config.limit), config.batch
+    shares = [Place(rank, workers).share(batch) for rank in range(workers)]
+    models = [Cnn(max_batch=batch) for _ in shares]
+    for model in models:
+        model.data(train)
+        model.set_weights(initial_weights(config.seed))
+    for epoch in range(config.epochs):
+        order = epoch_order(config.seed, epoch, len(train), batch)
+        for images in order.reshape(-1, batch):
+            for model, share in zip(models, shares):
+                model.begin(images[share], total=batch)
+            while (parts := [model.next() for model in models])[0] is not None:
+                total = np.sum(parts, axis=0)
+                for part in parts:
+                    part[:] = total
+            for model in models:
+                model.update(config.lr)
+    return [model.weights for model in models]
 
 
 def wait_for_checkpoint(folder: str | Path, seconds: float = 120) -> Path:
