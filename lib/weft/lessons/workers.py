@@ -86,7 +86,7 @@ def _read_clocks(job: Job) -> dict[int, tuple[float, float, float]]:
 def _find_wait(
     before: Mapping[int, tuple[float, ...]], after: Mapping[int, tuple[float, ...]]
 ) -> float:
-    """Return the share of the main threads' time in which other programs had their core.
+    """Return the share of the main threads' time in which others had their core.
 
     The workers' own threads, such as gloo's, also take cores, so their time is no wait.
     """
