@@ -5,11 +5,13 @@ import fcntl
 import functools
 import gc
 import os
+import re
 import signal
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 STARTED = time.monotonic()
 # Collection allocates objects that live to the end. pytest_collection_finish() enables
@@ -105,6 +107,39 @@ def pytest_sessionstart(session: pytest.Session) -> None:
                 source, code = rewrite._rewrite_test(file, session.config)
                 folder.mkdir(parents=True, exist_ok=True)
                 rewrite._write_pyc(state, code, source, compiled)
+
+
+def pytest_pycollect_makeitem(collector: pytest.Collector, obj: Any) -> list | None:
+    """Create no items of slow functions for the quick tier, which would deselect them.
+
+    An item takes 0.5 ms in each worker.
+    """
+    if collector.config.getoption("-m") != "not slow":
+        return None
+    marks = getattr(obj, "pytestmark", [])
+    return [] if "slow" in [getattr(mark, "name", "") for mark in marks] else None
+
+
+@functools.cache
+def may_have_slow_tests(path: Path) -> bool:
+    """Return whether the file marks tests as slow, itself or with tests/tiers.py."""
+    return bool(re.search(r"\bslow\b|\btiers\b", path.read_text(encoding="utf-8")))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Skip the files without slow tests in the slow tier: half of all files."""
+    is_test = collection_path.name.startswith("test_") and collection_path.is_file()
+    if config.option.markexpr == "slow" and is_test:
+        return None if may_have_slow_tests(collection_path) else True
+    return None
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    """Refuse, in the quick tier, a slow test that the slow tier would not collect."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    for path in slow:
+        if not may_have_slow_tests(path):
+            raise pytest.UsageError(f"{path} has slow tests, but not the word slow")
 
 
 @pytest.hookimpl(trylast=True)  # after the selection by marks

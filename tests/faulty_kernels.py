@@ -686,4 +686,4 @@ def a_lock_by_compare_and_swap(out, x, lock):
         cuda.atomic.exch(lock, 0, 0)
 
 
-ALIASED = {"the_same_array_twice"}  # both arguments are the first argument's array
+ALIASED = {"the_same_array_twice"}  # both arguments are one array

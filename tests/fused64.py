@@ -373,7 +373,7 @@ def conv2(s: Look) -> None:
         off = s.stored * (i + 1) * v.abs()
         off = added((like * off**2).sum((0, 2, 3)), off.sum((0, 2, 3)))
         sizes = v.abs().sum((0, 2, 3))
-        growth = 64 / 9 if s.winograd else 1.0  # of like terms; see cnn_winograd.h
+        growth = 64 / 9 if s.winograd else 1.0  # see cnn_winograd.h
         more = growth * LAMBDA * s.product(288) * (i + 1) * sizes
         off = off + CHAIN * sizes + more
         agree(f"sum2[{i}]", s.seen["sum2"].sum(0)[i], v.sum((0, 2, 3)), off)

@@ -5,8 +5,8 @@
 
 A busy machine changes the wall time, but hardly the processor time. So the table has
 both: "wall" and "cpu". The latter adds up user and system mode, and includes all
-compilers. The caches are empty at first, as for a new reader, and the lessons share
-them.
+compilers. At first the caches contain only the runtime, which `make` has compiled for a
+new reader. The lessons share them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from nbclient import NotebookClient
 from weft.base.paths import ROOT
 
 sys.path.append(str(ROOT / "docs" / "site"))
-from lessons import NOTEBOOKS, list_names, read_code
+from lessons import NOTEBOOKS, copy_runtime, list_names, read_code
 
 SECONDS = 1800  # time limit of a cell, on a busy machine
 LONGEST = 12  # number of cells to list
@@ -97,6 +97,7 @@ def main(arguments: list[str]) -> None:
     times = list[CellTime]()
     print(f"{'lesson':<26} {'wall s':>7} {'cpu s':>7}   first picture after")
     with tempfile.TemporaryDirectory() as cache:
+        copy_runtime(Path(cache))
         for name in filter(lambda name: name.startswith(beginnings), list_names()):
             lesson = time_lesson(name, Path(cache))
             wall, cpu = lesson[-1].end, sum(cell.cpu for cell in lesson)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from matplotlib.figure import Figure
+from tiers import loop_over
 
 from weft.base import style
 from weft.base.paths import ROOT
@@ -98,7 +99,7 @@ def test_only_the_style_draws_dashes():
     assert not places
 
 
-@pytest.mark.parametrize("path", LESSONS, ids=lambda p: str(p.relative_to(ROOT)))
+@loop_over("path", LESSONS)
 def test_lessons_draw_dashes_by_the_style(path: Path):
     places = []
     for number, cell in enumerate(json.loads(path.read_text())["cells"]):

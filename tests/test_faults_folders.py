@@ -153,7 +153,7 @@ pwd.getpwuid = unknown
     ids=["unset", "of_nobody", "locked"],
 )
 def test_without_a_home_there_is_a_result(lab, tmp_path, home, before, warning):
-    """A result needs no home, whether or not the system's list of users has one."""
+    """A command needs no home, whether or not the system's list of users has one."""
     (tmp_path / "locked").mkdir(mode=0o500)
     env = {"HOME": home and str(tmp_path / home)}
     env |= {"WEFT_CACHE": None, "XDG_CACHE_HOME": None}

@@ -12,6 +12,7 @@ import watched_cell
 
 from weft.base.paths import ROOT
 from weft.base.style import write_svg
+from weft.base.text import round_number
 from weft.benchmarks import plot_graphs, readme, sentences, write_cores, write_duration
 from weft.benchmarks.plot_bodies import load_elsewhere
 from weft.benchmarks.race.command import list_twins
@@ -105,7 +106,7 @@ def results_of(*rows, **machine):
 def test_the_newest_results_are_taken_of_a_gpu_or_of_a_processor(monkeypatch, tmp_path):
     monkeypatch.setattr(sentences, "RESULTS", tmp_path)
     gpu = {"target": "cuda", "device": "GPU"}
-    row = {"target": "cuda", "device": None, "us": None}  # a row of nvcc without a GPU
+    row = {"target": "cuda", "device": None, "us": None}  # as from nvcc, without a GPU
     for stem, rows, date in (
         ("edit_a", [{}, row], "2026-01-02"),
         ("edit_b", [{}], "2026-01-03"),
@@ -313,6 +314,11 @@ def test_watching_costs_from_the_cheapest_to_the_dearest():
 )
 def test_times_have_three_digits(us, text):
     assert write_duration(us) == text
+
+
+def test_a_number_has_three_digits_or_is_whole():
+    texts = [round_number(number) for number in (0.125, 999.4, 999.6, 2565)]
+    assert texts == ["0.125", "999", "1\u202f000", "2\u202f565"]
 
 
 def test_processors_have_short_names():

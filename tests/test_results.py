@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+from tiers import loop_over
 
 from weft.base.paths import ROOT
 from weft.benchmarks.sentences import RESULTS
@@ -15,7 +16,7 @@ def test_there_are_results():
     assert FILES
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@loop_over("path", FILES)
 def test_committed_rows_were_measured_at_a_commit(path):
     """bench.commit() ends in "+" if files differ from that commit."""
     record = json.loads(path.read_text())

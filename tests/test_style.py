@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tiers import loop_over
 
 from weft.base.paths import KERNELS, ROOT
 
@@ -38,7 +39,7 @@ def test_clang_format_has_nothing_to_say():
 PACKAGES = sorted((ROOT / "lib/weft").rglob("__init__.py"))
 
 
-@pytest.mark.parametrize("init", PACKAGES, ids=lambda path: path.parent.name)
+@loop_over("init", PACKAGES)
 def test_a_package_names_all_of_its_modules(init):
     """Check that the docstring's map or imports name each module; bench* covers
     several."""

@@ -32,7 +32,7 @@ def test_star_brings_what_a_kernel_needs_and_does_not_import_numba():
 def test_importing_weft_does_not_wait_for_what_draws_or_translates():
     late = ["torch", "numpy", "matplotlib", "numba"]
     late += [
-        "weft.see.pictures.access",
+        "weft.see.pictures.show",
         "weft.pykernel.sim.launch",
         "weft.pykernel.to_cuda.emit",
     ]

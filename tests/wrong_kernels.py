@@ -501,7 +501,7 @@ def lists(a, b):
 
 
 def into(c, a, b, m, n, k):
-    """Multiply by the three loops, on flat arrays."""
+    """Multiply flat arrays with three loops."""
     for row in range(m):
         for col in range(n):
             acc = float32(0)

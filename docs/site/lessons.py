@@ -37,6 +37,7 @@ from weft.lessons import first_cell
 from weft.puzzles.catalogue import is_withheld
 from weft.puzzles.notebooks import NOTEBOOKS, find_source
 from weft.timing.results import machine
+from weft.toolchain import build
 
 HERE = Path(__file__).parent
 BUILD = ROOT / "build" / "lessons"
@@ -195,6 +196,7 @@ def run_lesson(name: str, recording: bool) -> tuple[NotebookNode, dict[str, Any]
     # Like a reader's first session, this one begins without compiled cells, guesses or
     # solved exercises.
     shutil.rmtree(own, ignore_errors=True)
+    copy_runtime(own)
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "session.json"
         run_cells(notebook, own, CLOCK / f"{name}.json", result, recording)
@@ -205,6 +207,16 @@ def run_lesson(name: str, recording: bool) -> tuple[NotebookNode, dict[str, Any]
             cell.outputs = join_streams(shown)
     make_reproducible(notebook)
     return notebook, outcome
+
+
+def copy_runtime(cache: Path) -> None:
+    """Copy the runtime's objects, which `make` leaves in a reader's cache."""
+    folder, flavour = cache / "objects", build.Flavour.here("cpu")
+    folder.mkdir(parents=True, exist_ok=True)
+    for source in build.list_runtime():
+        path = build._object_path(source, build._make_command(source, flavour))
+        if path.exists():
+            shutil.copy(path, folder)
 
 
 def run_cells(

@@ -86,6 +86,40 @@ PTX_INLINE float max_nan(float a, float b) {
 #endif
 }
 
+/* ---- bits of a warp ------------------------------------------------------ */
+
+/* Return the lanes of the warp in which bit BIT of `word` equals the caller's.
+ * In this form ptxas loads seven predicates by one instruction, and inverts the
+ * ballot under one: for eight bits, 22 instructions in place of 56. */
+template <int BIT> PTX_INLINE unsigned equal_bit(unsigned word) {
+#if PTX_TWIN
+    const bool is_set = word >> BIT & 1;
+    const unsigned lanes = __ballot_sync(0xffffffff, is_set);
+    return is_set ? lanes : ~lanes;
+#else
+    unsigned lanes;
+    asm volatile("{\n\t.reg .pred set;\n\t.reg .b32 bit;\n\t"
+                 "and.b32 bit, %1, %2;\n\t"
+                 "setp.ne.u32 set, bit, 0;\n\t"
+                 "vote.sync.ballot.b32 %0, set, 0xffffffff;\n\t"
+                 "@!set not.b32 %0, %0;\n\t}"
+                 : "=r"(lanes)
+                 : "r"(word), "n"(1 << BIT));
+    return lanes;
+#endif
+}
+
+/* Return a & b & c in one instruction. */
+PTX_INLINE unsigned and3(unsigned a, unsigned b, unsigned c) {
+#if PTX_TWIN
+    return a & b & c;
+#else
+    unsigned all;
+    asm("lop3.b32 %0, %1, %2, %3, 0x80;" : "=r"(all) : "r"(a), "r"(b), "r"(c));
+    return all;
+#endif
+}
+
 /* ---- multiply-adds in a fixed order ------------------------------------- */
 
 /* Add a * b to *sum. The compiler keeps these calls in order. The register file

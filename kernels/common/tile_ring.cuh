@@ -75,7 +75,7 @@ struct ring_place {
 template <class T> struct tile_ring {
     mbarrier full[RING_SLOTS], empty[RING_SLOTS];
     mbarrier taken[RING_ENTRIES], added[RING_ENTRIES], ready[RING_ENTRIES];
-    unsigned tile[RING_ENTRIES];      // at or past the number of tiles: the end
+    unsigned tile[RING_ENTRIES];      // the number of tiles or more: the end
     T sums[RING_ENTRIES][RING_PARTS]; // of each part
     T before[RING_ENTRIES];           // the sum of all earlier tiles
 

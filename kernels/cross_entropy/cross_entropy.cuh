@@ -9,7 +9,7 @@
 #include "common/scratch.cuh"
 #include "softmax/softmax.cuh"
 
-enum { SHORT = 32 }; // logits of the longest row of `short_rows`
+enum { SHORT = 32 }; // maximum number of logits in a row of `short_rows`
 
 /* Return the loss of a row. The logarithm of the probability itself would be
  * infinite if the probability were too small for a float. Like the softmax, the

@@ -152,7 +152,7 @@ static __global__ void tape_nll(float *y, const float *a, const int32_t *target,
 
 /* ---- launches ------------------------------------------------------------ */
 
-/* Launch `kernel` with a thread for each of `threads` things. */
+/* Launch `kernel` with at least `threads` threads. */
 #define LAUNCH(kernel, threads, ...)                                           \
     do {                                                                       \
         kernel<<<blocks_for(threads), THREADS, 0, weft_cuda_stream(stream)>>>( \

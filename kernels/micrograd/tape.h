@@ -1,4 +1,4 @@
-/* tape.h -- the tape, its entries, and what a rung implements for each entry.
+/* tape.h -- the tape, its entries, and a rung's functions for each entry.
  *
  * tape.cu appends entries and walks their array. memory.cu owns the memory.
  * kernels.cu computes an entry with a kernel on the target, and

@@ -25,7 +25,7 @@ struct normal {
     float *rstd;                // (rows)
     const float *x;             // (rows,cols)
     const float *residual;      // (rows,cols); NULL: none
-    const float *weight, *bias; // (cols) each; NULL: ones, and zeros
+    const float *weight, *bias; // (cols) each; NULL: ones, or zeros
     unsigned rows, cols;
     float eps;
     bool centred; // layernorm, not rmsnorm

@@ -257,7 +257,7 @@ class Launcher:
         return next(given[p["name"]] for p in self.arrays if p["name"] in given)
 
     def _check_shapes(self, given: dict[str, Any]) -> Any:
-        """Return the first array; raise an error if another does not fit to it."""
+        """Return the first array; raise an error if another does not fit it."""
         shown = [p["name"] for p in self.shown if p["role"] in ARRAYS]
         for name in shown:
             self._want_array(name, given[name])

@@ -1,4 +1,4 @@
-/* rungs.cuh -- what the library of a packed op adds to the op's sources.
+/* rungs.cuh -- the code that a packed op's library adds to the op's sources.
  *
  * `python -m weft package OP` compiles this file with the functions that the
  * package exports. */

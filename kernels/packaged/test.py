@@ -17,7 +17,7 @@ import numpy as np
 
 from .packaged import ARRAYS, KernelError, Launcher, Package
 
-SHAPE = (7, 143)  # no multiple of a warp, and 1001 elements
+SHAPE = (7, 143)  # 143 is no multiple of a warp, and there are 1001 elements
 
 
 def make_sample(launcher: Launcher) -> list[Any]:
@@ -208,7 +208,7 @@ def compare_slopes(torch: Any, package: Package, launcher: Launcher, args: Any) 
 
 if __name__ == "__main__":
     package = Package(Path(__file__).parent)
-    if sys.argv[1:] == ["--probe"]:  # `weft package` reads what this prints
+    if sys.argv[1:] == ["--probe"]:  # `weft package` reads this output
         print(json.dumps(probe(package)))
     else:
         sys.exit(test(package) > 0)

@@ -15,13 +15,7 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT)
     __shared__ bool last_s;
     __shared__ float sums_s[WARPS];
     const float total = add_threads(add_own(x, count), sums_s);
-    if (threadIdx.x == 0) partials[blockIdx.x] = total;
-    if (!arrive_last(arrived, &last_s)) return;
-    float rest = -0.0f;
-    for (unsigned i = threadIdx.x; i < gridDim.x; i += THREADS)
-        rest += partials[i];
-    rest = add_threads(rest, sums_s);
-    if (threadIdx.x == 0) *sum = rest;
+    finish(sum, partials, arrived, total, sums_s, &last_s);
 }
 
 int reduce_last_block(const struct reduction *r) {

@@ -24,6 +24,8 @@ WEFT_RUNGS({"reduce", "reference", "plain C, in the order of fixed_order",
             "fp32", EVERYWHERE, 0},
            {"reduce", "compensated", "rounding errors are added, too", "fp32",
             EVERYWHERE, 0},
+           {"reduce", "tickets", "blocks take chunks with tickets", "fp32",
+            EVERYWHERE, 0},
            {"reduce", "fixed_order", "the same bits for every grid", "fp32",
             EVERYWHERE, 0});
 
@@ -36,6 +38,7 @@ enum {
     TWO_KERNELS,
     LAST_BLOCK,
     COMPENSATED,
+    TICKETS,
     FIXED_ORDER
 };
 
@@ -60,6 +63,7 @@ int weft_reduce(int rung, float *sum, const float *x, size_t count,
     case TWO_KERNELS: return reduce_two_kernels(&r);
     case LAST_BLOCK: return reduce_last_block(&r);
     case COMPENSATED: return reduce_compensated(&r);
+    case TICKETS: return reduce_tickets(&r);
     case FIXED_ORDER: return reduce_fixed_order(&r);
     }
     return WEFT_OK;

@@ -29,6 +29,7 @@ int reduce_two_kernels(const struct reduction *r);
 int reduce_last_block(const struct reduction *r);
 int reduce_fixed_order(const struct reduction *r);
 int reduce_compensated(const struct reduction *r);
+int reduce_tickets(const struct reduction *r);
 
 enum { WARP = 32, WARPS = THREADS / WARP };
 
@@ -41,15 +42,15 @@ enum { RESIDENT = 6 };
 #endif
 
 /* Return the number of blocks for a kernel whose blocks take several parts of
- * x: the caller's number, or as many as run at the same time, but at most
- * `most`. If there were more, the last blocks would begin only when the first
- * ones end, and most of the device would wait for them. The CPU target's number
- * is constant. */
+ * x: the caller's number, or `times` as many as run at the same time, but at
+ * most `most`. With a few more than run at the same time, the last blocks would
+ * begin only when the first ones end, and most of the device would wait for
+ * them. The CPU target's number is constant. */
 template <class Kernel>
 static unsigned reduce_grid(const struct reduction *r, Kernel kernel,
-                            size_t most) {
+                            size_t most, unsigned times = 1) {
     size_t blocks = r->blocks;
-    if (!blocks) blocks = count_resident(kernel, THREADS, 0, 8);
+    if (!blocks) blocks = times * count_resident(kernel, THREADS, 0, 8);
     return (unsigned)(blocks < most ? blocks : most);
 }
 
@@ -117,6 +118,21 @@ static __device__ __forceinline__ float add_own(const float *x, size_t count) {
     }
     const float4 left = add_fours(sums[0], sums[1]);
     return add_four(add_fours(left, add_fours(sums[2], sums[3])));
+}
+
+/* Store the block's sum `total` in partials. The last block adds them all and
+ * stores *sum. */
+static __device__ __forceinline__ void finish(float *sum, float *partials,
+                                              unsigned *arrived, float total,
+                                              float sums_s[WARPS],
+                                              bool *last_s) {
+    if (threadIdx.x == 0) partials[blockIdx.x] = total;
+    if (!arrive_last(arrived, last_s)) return;
+    float rest = -0.0f;
+    for (unsigned i = threadIdx.x; i < gridDim.x; i += THREADS)
+        rest += partials[i];
+    rest = add_threads(rest, sums_s);
+    if (threadIdx.x == 0) *sum = rest;
 }
 
 #endif

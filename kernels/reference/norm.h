@@ -34,7 +34,7 @@ struct norm_backward {
     float *dx, *dresidual;
     float *sums; // (pieces,2,cols): the pieces' dweight and dbias; NULL: none
     const float *dy, *x, *weight, *mean, *rstd;
-    size_t count, cols, length; // of rows; of columns; of rows in a piece
+    size_t count, cols, length; // numbers of rows, columns, rows in a piece
     int centred;
 };
 

@@ -48,7 +48,7 @@ enum {
 
 /* The longest rows, in numbers, of the fastest rung on an H200. Where a rung
  * keeps two arrays, its rows are half as long. */
-enum { IN_WARP = 1024, IN_BLOCK = 32768, IN_CLUSTER = 8 * IN_BLOCK };
+enum { IN_WARP = 512, IN_BLOCK = 32768, IN_CLUSTER = 8 * IN_BLOCK };
 
 /* Return the rung for a shape if a block keeps `arrays` arrays: in registers of
  * a warp, a block or a cluster. Several blocks without a cluster share a longer

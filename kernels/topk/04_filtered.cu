@@ -133,7 +133,7 @@ static __global__ void __launch_bounds__(THREADS)
     if (threadIdx.x) return;
     at->floor = sorted_s[s.k - 1];
     at->room = room;
-    at->arrived = 0; // as at the start of rung 3
+    at->arrived = 0; // rung 3 starts with this value, too
 }
 
 /* The candidates that a block has found. */
@@ -228,8 +228,9 @@ static __global__ void __launch_bounds__(THREADS, THREADS_PER_SM / THREADS)
 static int filter_rows(const struct selection &s) {
     const struct sample p = plan_sample(s.rows, s.cols, s.k);
     const unsigned room = (unsigned)max(s.cols / 32, (size_t)LEAST_ROOM);
-    // Blocks that all run at once suit few rows. Many rows have few parts each,
-    // which may leave some of a wave empty, so several waves follow.
+    // Blocks that all run at once suit few rows. With many rows, each has few
+    // parts, and rounding may leave much of one wave empty, so the grid has
+    // several waves.
     const size_t once = count_resident(filter, THREADS, 0, 16);
     const size_t waves = s.rows <= once / 16 ? 1 : 4;
     const layout l = lay_out(s.rows, s.cols, waves * once);

@@ -222,8 +222,8 @@ static size_t size_slot(const struct selection &s) {
     return s.cols * sizeof(float) + sizeof(candidate_list);
 }
 
-/* Return how many warps of a block have their rows in shared memory, or 0 if no
- * bulk copy can bring them. */
+/* Return how many warps of a block have their rows in shared memory, or 0 if
+ * bulk copies cannot load them. */
 static unsigned count_slots(const struct selection &s) {
     if (device_has(cudaDevAttrComputeCapabilityMajor) < 9) return 0;
     if (!is_wide(s)) return 0;

@@ -1,4 +1,4 @@
-/* vendor.h -- what the files of this folder share.
+/* vendor.h -- the declarations that the files of this folder share.
  *
  * Each file calls one library of NVIDIA's. It declares the few functions that
  * it needs, so that neither a toolkit nor its headers are necessary, and cffi

@@ -81,7 +81,8 @@ def summarise(reports: list[Any]) -> dict[str, Any]:
 def places(report: Any) -> list[list[Any]]:
     """Return the place and the count of each finding.
 
-    Chance decides which of many blocks conflict, and where, but not whether some do.
+    A conflict between blocks has fewer entries. Whether it occurs does not depend on
+    chance, but which of the blocks conflict, and where, does.
     """
     findings = report.findings
     between_blocks = [f.other is not None and f.thread is None for f in findings]

@@ -45,8 +45,8 @@ class Run:
 
 
 def corpus(turn: int = 0) -> dict[str, list[Run]]:
-    """Return the runs of each case by its name, one for each order. Each turn repeats
-    them."""
+    """Return the runs of each case by its name: one for each order, repeated in each
+    turn."""
     runs: dict[str, list[Run]] = defaultdict(list)
     for run in _runs(turn):
         runs[run.name].append(run)

@@ -15,7 +15,7 @@ def test_rows_of_each_kernel_in_each_mode():
         plain = by[row["rung"], "plain"]
         assert row["us"] > 0 and plain["cost"] == 1
         assert row["cost"] == pytest.approx(row["fastest"] / plain["fastest"])
-    n = 64  # per thread: 2 n / 16 loads and stores of tiles, 2 n reads of them, 1 of c
+    n = 64  # per thread: 2 n / 16 loads and stores of tiles, 2 n reads of them, 1 store
     assert by["matmul_tiled", "check"]["accesses"] == n * n * (4 * n // 16 + 2 * n + 1)
     assert by["add", "check"]["accesses"] == 3 * 65536
     assert by["add", "no races"]["accesses"] is None

@@ -42,7 +42,7 @@ def test_a_wrong_product_is_refused(change):
         c[-1, -1] = 0
     elif change == "nan":
         c[3, 4] = torch.nan
-    elif change == "tf32":  # a relative error of 2^-11 is not float32
+    elif change == "tf32":  # 2^-11 is too large for an error of float32
         c *= 1 + 2**-11
     with pytest.raises(RuntimeError, match="sgemm: .* of 1600 numbers are wrong"):
         libraries._check_result("sgemm", c, exact, bound)

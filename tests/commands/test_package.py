@@ -21,7 +21,7 @@ from weft.base.paths import KERNELS, ROOT
 from weft.commands import package
 from weft.programs import wheel
 from weft.programs.wheel import read_contents
-from weft.toolchain import native, tools
+from weft.toolchain import build, native, tools
 
 SWISH = """#include <cuda_runtime.h>
 __global__ void forward(float *y, const float *x, size_t n) {
@@ -99,7 +99,7 @@ def test_the_error_without_a_cubin_names_the_capability_and_the_cubins(packaged)
 
 @pytest.fixture
 def on_gpu(packaged, tmp_path, monkeypatch):
-    """Return a function that launches f(y, x, n) as on a GPU, and what C receives.
+    """Return launch(), which calls f(y, x, n) as on a GPU and returns C's arguments.
 
     with_stream: whether f has a parameter for the stream. capability: of the GPU.
     """
@@ -212,6 +212,16 @@ def test_an_op_returns_only_outputs_of_its_inputs_shape(op, returns):
     assert {row["returns"] for row in contents.launchers} == {returns}
 
 
+def test_a_wheel_compiles_the_runtime_without_nvidias_libraries(monkeypatch, tmp_path):
+    sources = []
+    monkeypatch.setattr(build, "_compile_object", lambda p, _: sources.append(p) or p)
+    monkeypatch.setattr(build, "_run", lambda *_: "")
+    wheel.link_cpu(read_contents("relu"), tmp_path, tmp_path / "cpu.so")
+    folders = {path.parent.name for path in sources}
+    assert {"runtime", "api", "device"} <= folders
+    assert not folders & {"libraries", "program"}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("option", ["license", "version"])
 def test_setuptools_refusal_names_the_option(monkeypatch, tmp_path, option):
@@ -317,7 +327,7 @@ def test_the_wheel_passes_its_own_test(bare):
 
 @pytest.fixture
 def with_torch(tmp_path):
-    """Return a folder with PyTorch and what it needs, but without Weft."""
+    """Return a folder with PyTorch and its requirements, but without Weft."""
     import torch
 
     site = Path(torch.__file__).parents[1]

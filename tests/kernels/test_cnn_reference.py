@@ -169,7 +169,8 @@ class Rung:
 
 
 def parameters(config, generator, gamma=None):
-    """Return the twelve parameters, float64 of float32 values, gamma of either sign."""
+    """Return the twelve parameters as float64 copies of float32 numbers, with gammas of
+    either sign."""
     c1, c2, hidden = config.channels1, config.channels2, config.hidden
     fan = c2 * (config.height // 4) * (config.width // 4)
     shapes = [(c1, 1, 3, 3), (c1,), (c1,), (c1,), (c2, c1, 3, 3), (c2,), (c2,), (c2,)]
@@ -186,7 +187,7 @@ def parameters(config, generator, gamma=None):
 
 
 def twin(config, params, images):
-    """Run the model in PyTorch in the precision of params: logits."""
+    """Return the logits that PyTorch computes in the precision of params."""
     x = (images.to(params[0].dtype) / 255 - config.mean) / config.std
     x = x[:, None]
     for i in (0, 4):
@@ -226,7 +227,7 @@ def relative_error(got, want):
 
 
 def compare(library, shape, seed, gamma=None, constant=False):
-    """Compare one step with float64: the relative error of each gradient."""
+    """Compare one step with float64; return the relative error of each gradient."""
     *sizes, batch = shape
     g = torch.Generator().manual_seed(seed)
     config = Config(*sizes, batch + 2, 1e-5, 0.1307, 0.3081)

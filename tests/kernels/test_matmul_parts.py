@@ -17,8 +17,9 @@ ANY_RUNG = pytest.mark.parametrize("rung", RUNGS, ids=lambda r: r.name)
 ANY_KERNEL = pytest.mark.parametrize(
     "rung", [r for r in RUNGS if r.precision != "fp16"], ids=lambda r: r.name
 )
-# One tile on the CPU target's four blocks: four parts, of which the last is short by
-# one stage and a bit. The second k leaves a tile after a round of whole ones.
+# One tile for the CPU target's four blocks has four parts, the last of which is more
+# than one stage shorter. With the second k, one tile is left after a round of whole
+# tiles.
 DEEP = {"bf16": 23 * 64 - 8, "fp16": 23 * 64 - 8, "tf32": 27 * 32 - 8, "3xtf32": 344}
 
 

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tiers import only
 
 from weft.toolchain import build
 
@@ -17,13 +18,27 @@ NEWER = re.compile(  # the files whose rungs need a later capability
 needs_nvcc = pytest.mark.skipif(not build.nvcc(), reason="needs nvcc")
 # cutlass.cu needs CUTLASS's headers, from a wheel that the lab does not require.
 CU = sorted({*build.KERNELS.rglob("*.cu")} - {build.KERNELS / "vendor" / "cutlass.cu"})
-SOURCES = [path for path in CU if not NEWER.search(path.stem)]
-# The sources with code of their own for some architectures, and one op.
-VARIED = [
+# One op, and the sources with code of their own for some architectures. The rungs of
+# matmul compile slowly.
+VARIED = sorted(build.KERNELS.glob("reduce/*.cu"))
+VARIED += [
     path
     for path in CU
-    if path not in SOURCES or "cluster" in path.stem or path.parent.name == "reduce"
+    if path.parent.name != "matmul"
+    and (NEWER.search(path.stem) or "cluster" in path.stem)
 ]
+# These sources define functions or constants that headers of other sources declare.
+APART = {
+    "common",
+    "micrograd",
+    "mnist",
+    "fused.cu",
+    "matmul.cu",
+    "pack.cu",
+    "partials.cu",
+}
+APART |= {path.name for path in build.KERNELS.glob("matmul/[14]*.cu")}
+APART |= {"01_sort.cu", "03_radix_select.cu"}
 # These launches have a constant number of threads, which ptxas does not receive.
 LAUNCHED = {
     "conv2d_tiled": 128,
@@ -34,15 +49,48 @@ LAUNCHED = {
 LARGEST = 1024  # threads of a block, if the kernel states no maximum
 
 
+def group_sources(paths: list[Path]) -> dict[str, list[Path]]:
+    """Return lists of the sources that nvcc can compile as one, by name."""
+    groups: dict[str, list[Path]] = {}
+    for path in paths:
+        alone = {path.name, path.parent.name} & APART
+        name = str((path if alone else path.parent).relative_to(build.ROOT))
+        if family := re.search("wgmma|wmma|mma", path.stem):
+            name += f"/{family[0]}"
+        name += "/newer" * bool(NEWER.search(path.stem))
+        groups.setdefault(name, []).append(path)
+    return groups
+
+
+def join_sources(paths: list[Path]) -> str:
+    """Return one source with each of the sources in a namespace of its own.
+
+    nvcc reads 40,000 lines of headers for a source, which takes longer than the rest of
+    most sources. The headers are included first, so that their guards keep them out of
+    the namespaces. g++ compiles each source alone, which finds a missing header.
+    """
+    if len(paths) == 1:
+        return f'#include "{paths[0]}"\n'
+    headers, sources = {}, []
+    for number, path in enumerate(paths):
+        text = path.read_text()
+        for name in re.findall(r'^#include ([<"].*[>"])$', text, re.M):
+            beside = path.parent / name.strip('"')
+            headers[f'"{beside}"' if beside.exists() else name] = None
+        sources.append(f'namespace source_{number}_ {{\n#include "{path}"\n}}')
+        macros = dict.fromkeys(re.findall(r"^ *# *define (\w+)", text, re.M))
+        sources += [f"#undef {name}" for name in macros]
+    return "\n".join([*(f"#include {name}" for name in headers), *sources]) + "\n"
+
+
 def read_usage(log: str) -> dict[str, tuple[int, int]]:
     """Return each kernel's registers per thread and bytes of static shared memory."""
     usage = {}
-    parts = re.split(r"Compiling entry function '(\w+)' for '(\w+)'", log)
-    for name, arch, text in zip(parts[1::3], parts[2::3], parts[3::3]):
-        if arch == "sm_75":
-            shared = re.search(r"(\d+) bytes smem", text)
-            registers = int(re.search(r"Used (\d+) registers", text)[1])
-            usage[name] = registers, int(shared[1]) if shared else 0
+    parts = re.split(r"Compiling entry function '(\w+)' for 'sm_75'", log)
+    for name, text in zip(parts[1::2], parts[2::2]):
+        shared = re.search(r"(\d+) bytes smem", text)
+        registers = int(re.search(r"Used (\d+) registers", text)[1])
+        usage[name] = registers, int(shared[1]) if shared else 0
     return usage
 
 
@@ -51,7 +99,7 @@ def find_threads(name: str, ptx: str) -> int:
     entry = re.search(rf"\.entry {name}\([^{{]*", ptx)[0]
     if stated := re.search(r"\.maxntid (\d+)", entry):
         return int(stated[1])
-    plain = re.match(r"_Z(\d+)(\w+)", name)
+    plain = re.match(r"_Z(?:N\d+source_\d+_)?(\d+)(\w+)", name)
     return LAUNCHED.get(plain[2][: int(plain[1])], LARGEST) if plain else LARGEST
 
 
@@ -69,59 +117,59 @@ def fast_nvcc() -> list[str]:
     return [f"{flag}=max"] if flag in help_text.stdout else []
 
 
-def accept_device_code(path: Path, sm: str, out: Path) -> None:
-    """Compile a source to unoptimized machine code, without a warning.
+def accept_device_code(paths: list[Path], sm: str, folder: Path) -> None:
+    """Compile sources to machine code, without a warning.
 
     nvcc only parses the host's code.
     """
-    command = build._make_command(path, build.Flavour("cuda", sm=sm))
+    source = folder / "all.cu"
+    source.write_text(join_sources(paths))
+    command = build._make_command(paths[0], build.Flavour("cuda", sm=sm))
     command[command.index("-c")] = "-cubin"
-    # nvcc accepts only one of these levels.
-    if not any("ptxas" in word for word in command):
+    # Only optimized code has warnings about wgmma. nvcc accepts only one of the levels.
+    if "wgmma" not in paths[0].stem and not any("ptxas" in word for word in command):
         command += fast_nvcc()
-    proc = subprocess.run([*command, "-o", out, path], text=True, capture_output=True)
+    command += ["-o", folder / f"{sm}.cubin", source]
+    proc = subprocess.run(command, text=True, capture_output=True)
     assert (proc.returncode, proc.stdout + proc.stderr) == (0, "")
 
 
 @needs_nvcc
-@pytest.mark.parametrize("path", [build.KERNELS / "relu.cu"], ids=lambda p: p.stem)
-def test_nvcc_accepts_a_cu_without_a_warning(path, tmp_path):
-    """This test compiles one source; slow tests compile all of them."""
-    accept_device_code(path, "90a", tmp_path / "k.cubin")
+@pytest.mark.parametrize("name", only(["kernels"], group_sources(CU)))
+def test_nvcc_accepts_device_code_without_a_warning(name, tmp_path):
+    accept_device_code(group_sources(CU)[name], "90a", tmp_path)
 
 
 @needs_nvcc
 @pytest.mark.slow
-@pytest.mark.parametrize("path", VARIED, ids=lambda p: p.stem)
-def test_nvcc_accepts_sources_with_code_for_some_architectures(path, tmp_path):
-    """The rungs of matmul, which compile slowly, are compiled for the oldest alone."""
-    oldest, *others = (sm for sm in build.CHECK_SMS if sm != "90a")
-    for sm in [oldest] if path.parent.name == "matmul" else [oldest, *others]:
-        accept_device_code(path, sm, tmp_path / f"{sm}.cubin")
+@pytest.mark.parametrize("name", group_sources(VARIED))
+def test_nvcc_accepts_sources_with_code_for_some_architectures(name, tmp_path):
+    for sm in ("80", "100"):
+        accept_device_code(group_sources(VARIED)[name], sm, tmp_path)
 
 
 @needs_nvcc
 @pytest.mark.slow
-@pytest.mark.parametrize("path", CU, ids=lambda p: p.stem)
-def test_nvcc_accepts_a_source_and_its_kernels_fit_compute_capability_7_5(
-    path, tmp_path
+@pytest.mark.parametrize("name", group_sources(CU))
+def test_nvcc_accepts_sources_and_their_kernels_fit_compute_capability_7_5(
+    name, tmp_path
 ):
-    """One command compiles the host's code, and the kernels for 7.5 and 9.0a."""
-    command = build._make_command(path, build.Flavour("cuda", sm="90a"))
+    paths = group_sources(CU)[name]
+    (tmp_path / "all.cu").write_text(join_sources(paths))
+    command = build._make_command(paths[0], build.Flavour("cuda", sm="75"))
     # Without -O3, g++ does not optimize the host's code, but ptxas does the kernels.
     command.remove("-O3")
-    if path in SOURCES:
-        command += ["-gencode=arch=compute_75,code=sm_75", "-Xptxas=-v"]
-        command += ["--keep", "--keep-dir", str(tmp_path)]
-    process = subprocess.run(
-        [*command, "-o", str(tmp_path / "out.o"), str(path)],
-        text=True,
-        capture_output=True,
-    )
+    if not name.endswith("newer"):
+        command.append("-Xptxas=-v")
+    elif not any("ptxas" in word for word in command):
+        command += fast_nvcc()
+    command += ["--keep", "--keep-dir", tmp_path]
+    command += ["-o", tmp_path / "out.o", tmp_path / "all.cu"]
+    process = subprocess.run(command, text=True, capture_output=True)
     log = process.stdout + process.stderr
     assert (process.returncode, find_warnings(log)) == (0, [])
-    ptx = "".join(file.read_text() for file in tmp_path.glob("*compute_75*.ptx"))
-    assert bool(ptx) == (path in SOURCES)
+    assert ("ptxas info" in log) != name.endswith("newer")
+    (ptx,) = (file.read_text() for file in tmp_path.glob("*.ptx"))
     for name, (registers, shared) in read_usage(log).items():
         threads = find_threads(name, ptx)
         assert registers <= PER_THREAD and shared <= SHARED, name
@@ -136,18 +184,22 @@ ptxas info    : Compiling entry function 'add' for 'sm_75'
 ptxas info    : Function properties for add
     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
 ptxas info    : Used 12 registers, 8 bytes smem, 376 bytes cmem[0]
-ptxas info    : Compiling entry function 'add' for 'sm_90a'
-ptxas info    : Used 14 registers, used 0 barriers
 """
     assert find_warnings(log) == [] and read_usage(log) == {"add": (12, 8)}
     warning = "add.cu(3): warning #177-D: variable was declared but never referenced"
     assert find_warnings(log + warning) == [warning]
 
 
+def test_the_threads_of_a_kernel_in_a_namespace_are_found():
+    name = "_ZN9source_3_12conv2d_tiledEPf"
+    assert find_threads(name, f".visible .entry {name}(\n)\n{{") == 128
+    assert find_threads(name, f".entry {name}()\n.maxntid 64\n{{") == 64
+
+
 @pytest.mark.parametrize(("name", "threads"), LAUNCHED.items())
 def test_the_launches_of_large_kernels_have_that_many_threads(name, threads):
     constants = {256: "THREADS", 128: "TILE_THREADS"}
-    text = "".join(path.read_text() for path in SOURCES)
+    text = "".join(path.read_text() for path in CU)
     launches = re.findall(rf"\b{name}<<<([^;]*?)>>>", text)
     named = rf", {constants[threads]}(,|$)"
     assert launches and all(re.search(named, one) for one in launches)

@@ -19,7 +19,8 @@ from weft.toolchain import build, tools
 pytestmark = pytest.mark.slow
 HERE = Path(__file__).parent
 OPTIONS = {
-    # A process frees no memory before its end. The runtime has its own handlers.
+    # Leaks do not count, since a process keeps its memory to the end. The runtime has
+    # its own signal handlers, so the sanitizer's must not replace them.
     "ASAN_OPTIONS": "detect_leaks=0:use_sigaltstack=0:allow_user_segv_handler=1:"
     "handle_segv=0:handle_sigfpe=0:handle_abort=0",
     "TSAN_OPTIONS": f"suppressions={HERE}/sanitized/thread.supp:report_signal_unsafe=0",

@@ -412,7 +412,7 @@ def test_number_of_threads(simt):
 
 
 def script(simt: Simt, body: str) -> list[str]:
-    """Return a Python program with `lib` (launch.cu), `runtime`, `pointer`, np."""
+    """Return a command that runs `body` in Python after defining the names below."""
     head = f"""
 import ctypes, os, signal, sys, threading, time
 import numpy as np
@@ -527,7 +527,8 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 def test_blocks_that_wait_for_each_other_all_run(simt):
     """A worker claims several blocks at a time; others run those that it cannot.
 
-    This takes a process, since with 64 workers some stacks have no guard page.
+    This test needs a separate process, since with 64 workers some stacks have no guard
+    page.
     """
     body = """
 for workers, blocks in ((1, 33), (1, 64), (2, 64)):
@@ -588,6 +589,6 @@ def test_bounds_in_cpu_time():
             launch()
             times.append(time.thread_time() - start)
     simt.runtime.simt_set_threads(0)
-    # Neighbours on the same caches and core still cost up to half.
+    # Other programs on the same caches and core still cost up to half of the speed.
     assert min(seconds[add]) / threads < 2 * 5e-9
     assert flop / min(seconds[matmul]) > 2e9 / 2 / 2

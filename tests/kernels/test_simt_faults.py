@@ -300,7 +300,7 @@ def test_a_grid_barrier_that_not_all_reach(simt, what):
 
 
 def script(simt: Simt, body: str) -> list[str]:
-    """Return a program with `lib` (faults.cu), `runtime`, `data`, `p`, `faulty`."""
+    """Return a command that runs `body` in Python after defining the names below."""
     head = f"""
 import ctypes, faulthandler, os, signal, sys, threading, time
 lib = ctypes.CDLL({str(simt.path)!r})

@@ -103,7 +103,7 @@ def rounded(value: Fraction, dtype: type, mode: str) -> float:
 
 
 def nearest_float(value: Fraction) -> np.float32:
-    near = np.float32(float(value))  # at most one step from the value
+    near = np.float32(float(value))  # this is at most one step off
     steps = [np.nextafter(near, np.float32(s)) for s in (-np.inf, np.inf)]
     ordered = [near, *steps]
     return min(ordered, key=lambda f: abs(Fraction(float(f)) - value))

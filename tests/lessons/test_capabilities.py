@@ -1,12 +1,14 @@
-"""The cells of lessons compile for the GPUs of Colab, with NVRTC and without a GPU."""
+"""What lessons promise for the GPUs of Colab: cells compile, and heads name limits."""
 
 import json
+import re
 
 import pytest
 
 from weft.base.paths import ROOT
 from weft.cells.gpu import nvrtc
 from weft.cells.module import Cell
+from weft.toolchain import native
 
 LESSONS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
@@ -36,3 +38,24 @@ def test_the_cells_are_found():
 def test_a_cell_compiles_for_an_older_gpu(source, arch):
     """A cell compiles even for a GPU that lacks its instructions and cannot run it."""
     Cell(source, target=None, flags=(), name="cell", compile_only=arch)
+
+
+HEADS = {  # lessons whose heads state which of these ops' rungs a T4 lacks
+    "09a_bytes": ("copy", "transpose", "reduce"),
+    "09b_rows": ("softmax", "layernorm", "rmsnorm"),
+    "09c_scan": ("scan", "compact"),
+    "09d_sort": ("histogram", "sort"),
+    "10b_micrograd": ("micrograd",),
+}
+
+
+def test_the_heads_of_lessons_name_the_rungs_that_a_t4_lacks():
+    for name, ops in HEADS.items():
+        source = (ROOT / "notebooks" / "sources" / f"{name}.md").read_text()
+        head = source.partition("\n## ")[0]
+        lacking = {rung.name: rung.sm for op in ops for rung in native.rungs(op)}
+        lacking = {rung: sm for rung, sm in lacking.items() if sm > 75}
+        (line,) = [line for line in head.splitlines() if "T4" in line]
+        named = {*re.findall(r"`(\w+)`", line)}
+        assert named == lacking.keys(), name
+        assert {*lacking.values()} <= {90} and ("9.0" in line) == bool(lacking), name

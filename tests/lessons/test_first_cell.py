@@ -173,9 +173,12 @@ def test_a_failed_installation_is_one_line_and_stops_the_notebook(
 
 def test_where_the_lab_is_there_the_cell_does_nothing(open_notebook, tmp_path):
     (tmp_path / "lib" / "weft").mkdir(parents=True)
-    (tmp_path / "lib" / "weft" / "__init__.py").write_text("")
-    output, calls = open_notebook(hosted.FIRST, ALSO=str(tmp_path / "lib"))
-    assert output == "done: True\n" and calls == []
+    (tmp_path / "lib" / "weft" / "__init__.py").write_text("import no_such_module")
+    cells = hosted.FIRST, "import weft"
+    output, calls = open_notebook(*cells, ALSO=str(tmp_path / "lib"))
+    assert "-----" in output.splitlines()[0]  # the first cell prints no line
+    assert "No module named 'no_such_module'" in output  # Python's own error
+    assert output.endswith("done: True False\n") and calls == []
 
 
 def test_the_kernel_that_the_cell_names_is_the_labs_python(tmp_path, monkeypatch):

@@ -234,7 +234,8 @@ def test_a_size_is_told_by_one_machine_alone():
     committed = [elsewhere(peak(60.0, "X"), *rows)]
     results = Results([peak(8.0, "a card"), row("tuned", 4.0)], committed)
     assert results.us("tuned", 64) == 4.0
-    # Card X measured another rung, and two cards' times have no ratio.
+    # Card X measured only another rung at this size, and times of two cards have no
+    # ratio.
     assert math.isnan(results.us("tiled", 64) / results.us("tuned", 64))
     assert [results.us(rung, 128) for rung in ("tiled", "tuned")] == [2.0, 2.0]
     assert [results.device(side) for side in (64, 128, 256)] == ["a card", "X", ""]
@@ -246,7 +247,8 @@ def test_what_was_cold_or_transposed_tells_no_speed_of_a_rung():
     cold = [row("tiled", 1.0, cache="cold, flushed"), row("tiled", 3.0)]
     results = Results([*cold, row("tiled", 2.0, layout="nt")], [])
     assert results.us("tiled", 64) == 3.0
-    # 3xTF32 races with cuBLAS's fp32 in every layout; fp32's opponent does not change.
+    # 3xTF32 races against cuBLAS's fp32 in every layout; fp32's opponent does not
+    # change.
     cublas = [row("gemm_ex", us, "cublas", layout=layout, race="3xtf32")
               for layout, us in (("nn", 2.0), ("tn", 1.0))]  # fmt: skip
     assert Results(cublas, []).us("cublas", 64) == 2.0

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiers import only
+from tiers import loop_over, only
 
 from weft.base.paths import KERNELS
 from weft.lessons.ladder import OneRung
@@ -34,7 +34,7 @@ def rung_file(name: str) -> Path:
     return FILES.get(name, KERNELS / "reference" / c_name)
 
 
-@pytest.mark.parametrize("name", [rung.name for rung in RUNGS])
+@loop_over("name", [rung.name for rung in RUNGS])
 def test_a_rungs_file_says_what_was_predicted_and_what_came_of_it(name):
     """The file also names the previous rung's limit, unless its rung is the first."""
     head = rung_file(name).read_text().split("*/")[0]

@@ -22,6 +22,7 @@ import pytest
 import warm_kernel
 from kernel_sockets import make_sockets
 from nbclient import NotebookClient
+from tiers import loop_over
 
 import utils
 from weft import puzzles
@@ -44,6 +45,7 @@ LONGEST = 25  # maximum number of lines of a code cell
 SECONDS = 300  # time limit of a cell, on a busy machine that also builds libraries
 
 notebooks = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+each_notebook = loop_over("path", PATHS)
 
 
 def test_notebooks_are_as_make_notebooks_leaves_them():
@@ -138,7 +140,7 @@ def run_with_attempts(
             assert ": solved" in printed(cell), message
 
 
-@notebooks
+@each_notebook
 def test_every_exercise_is_tried_with_three_wrong_and_two_right_answers(path):
     """The count of right answers excludes the exercise's own."""
     for answer, check, *extra in lessons.exercises(read(find_source(path))):
@@ -147,7 +149,7 @@ def test_every_exercise_is_tried_with_three_wrong_and_two_right_answers(path):
         assert counts[0] >= 3 and counts[1] >= 2, f"{counts}:\n{check.source}"
 
 
-@notebooks
+@each_notebook
 def test_no_cell_needs_a_solved_exercise(path):
     notebook = read(find_source(path))
     for answer, check, *_ in lessons.exercises(notebook):
@@ -158,7 +160,7 @@ def test_no_cell_needs_a_solved_exercise(path):
                 assert not names_used, f"{sorted(names_used)} in:\n{cell.source}"
 
 
-@notebooks
+@each_notebook
 def test_no_cell_needs_a_solved_puzzle(path):
     kernels = {puzzles[name].kernel_name for name in puzzles_in(path)}
     for cell in code_cells(read(path)):
@@ -193,13 +195,13 @@ def test_cuda_cells_compile_for_a_gpu(path):
             assert cubin.log == "", f"{cubin.log}\n{text}"
 
 
-@notebooks
+@each_notebook
 def test_first_code_cell_is_the_same_everywhere(path):
     for cell in itertools.islice(code_cells(read(path)), 1):
         assert cell.source == hosted.FIRST
 
 
-@notebooks
+@each_notebook
 def test_opens_with_title_question_and_badge(path):
     top = read(path).cells[0]
     assert top.cell_type == "markdown"
@@ -207,13 +209,13 @@ def test_opens_with_title_question_and_badge(path):
     assert f"({paths.COLAB}/{path.name})" in top.source
 
 
-@notebooks
+@each_notebook
 def test_cells_are_short(path):
     for cell in code_cells(read(path)):
         assert len(cell.source.splitlines()) <= LONGEST, cell.source
 
 
-@notebooks
+@each_notebook
 def test_functions_are_defined_once(path):
     defined: set[str] = set()
     for cell in code_cells(read(path)):
@@ -223,7 +225,7 @@ def test_functions_are_defined_once(path):
                 defined.add(node.name)
 
 
-@notebooks
+@each_notebook
 def test_kernels_that_the_library_has_too_are_the_same_word_for_word(path):
     """Other lessons import a lesson's kernels from weft.pykernel.bodies."""
     for cell in code_cells(read(path)):
@@ -234,7 +236,7 @@ def test_kernels_that_the_library_has_too_are_the_same_word_for_word(path):
                 assert inspect.getsource(original).strip() in cell.source, node.name
 
 
-@notebooks
+@each_notebook
 def test_no_cell_takes_a_name_of_utils(path):
     for cell in code_cells(read(path)):
         # weft and bench are the same objects in weft.
@@ -242,7 +244,7 @@ def test_no_cell_takes_a_name_of_utils(path):
         assert not clashes, f"{sorted(clashes)} in:\n{cell.source}"
 
 
-@notebooks
+@each_notebook
 def test_sections_stand_alone(path):
     """A reader who has run the cells above the first ## can start at any ##."""
     notebook = read(path)
@@ -251,7 +253,7 @@ def test_sections_stand_alone(path):
         require_names([notebook.cells[index] for index in head + section])
 
 
-@notebooks
+@each_notebook
 def test_the_core_needs_no_cell_of_a_section_that_may_be_skipped(path):
     """The core runs without the deeper sections, the exercises and the puzzles."""
     notebook = read(path)
@@ -262,7 +264,7 @@ def test_the_core_needs_no_cell_of_a_section_that_may_be_skipped(path):
         require_names([notebook.cells[index] for index in core])
 
 
-@notebooks
+@each_notebook
 def test_links_lead_somewhere(path):
     for cell in read(path).cells:
         if cell.cell_type == "markdown":
@@ -271,7 +273,7 @@ def test_links_lead_somewhere(path):
                 assert (NOTEBOOKS / link).exists(), link
 
 
-@notebooks
+@each_notebook
 def test_in_colab_each_link_is_absolute_and_leads_somewhere(path):
     """Colab shows a notebook without the files next to it."""
     places = {place.lower() for place in glossary()}
@@ -320,7 +322,7 @@ def test_glossary_and_lessons_lead_to_each_other():
         assert files == lessons_of, f"{term}: names {files}, linked by {lessons_of}"
 
 
-@notebooks
+@each_notebook
 def test_links_to_the_glossary_show_the_definition_and_lead_to_its_cell(path):
     """JupyterLab finds #cell-id= in a notebook that it has just opened."""
     defined = glossary_module.entries(read(NOTEBOOKS / "glossary.ipynb"))

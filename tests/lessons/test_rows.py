@@ -24,6 +24,13 @@ def test_a_softmax_without_numbers_is_not_timed(sizes):
         time_softmax(*sizes)
 
 
+def test_owners_are_in_the_order_of_the_lengths_and_then_of_the_rungs(monkeypatch):
+    rows = [{"cols": cols, "rung": rung} for rung in "ab" for cols in (32, 64)]
+    monkeypatch.setattr(counted, "rows", lambda *_: rows)
+    ordered = [(row["cols"], row["rung"]) for row in count_owners("ba", [64, 32])]
+    assert ordered == [(64, "b"), (64, "a"), (32, "b"), (32, "a")]
+
+
 @pytest.mark.slow
 def test_an_owner_keeps_rows_up_to_its_memory_and_needs_lanes():
     rungs = ["warp_a_row", "online"]

@@ -274,7 +274,7 @@ def test_the_twelve_weeks_contain_every_lesson_and_real_work():
     assert all(has_exercise(name, code) for name in exercises), exercises
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@loop_over("page", PAGES)
 def test_links_lead_to_files(page):
     text = re.sub(r"`[^`\n]*`", "", page.read_text(encoding="utf-8"))
     links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text)

@@ -30,7 +30,7 @@ from weft.toolchain import native
 
 # Batch norm cancels a convolution's bias, so no test compares its value.
 SEEN = [name for name in SHAPES[-1].params if name not in ("conv1.bias", "conv2.bias")]
-# These are one parameter before each ReLU, and one before all of them.
+# One parameter directly before each ReLU, and the weights of a convolution.
 SOME = ["bn1.weight", "bn2.bias", "fc1.bias", "conv2.weight"]
 
 
@@ -151,7 +151,7 @@ LARGE = replace(MODEL, max_batch=1000)
 @each_gpu_rung
 @pytest.mark.parametrize("batch", [1, 63, 64, 66, 67, 131, 133, 250, 1000])
 def test_the_same_seed_gives_the_same_bits(rung, batch):
-    """Images repeat, in many steps and a remainder."""
+    """Each image occurs in many steps, and the last step is a partial batch."""
     order = np.random.default_rng(batch).integers(0, 500, 75 * batch + batch // 2)
     runs = []
     for _ in range(2):

@@ -80,8 +80,9 @@ def cases() -> list:
 
 
 def is_slow(target: str, rung: str, *images) -> bool:
-    """Return whether a case is slow; fp16 has bf16's kernels, like images add little.
+    """Return whether a case is slow.
 
+    fp16 shares bf16's kernels, and the images LIKE each other add little on most rungs.
     A large batch takes a second or more, since its tensor cores are simulated.
     """
     tensor_cores = rung in ("tf32", "bf16") and images == ("noise", MANY[rung])

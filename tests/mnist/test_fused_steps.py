@@ -26,7 +26,7 @@ from weft.mnist import Cnn, Split, TwinTrainer, epoch_order, exact_step
 from weft.mnist.weights import MOVELESS, TrainingStep
 from weft.toolchain import native
 
-FACTOR, LR = 2.0, 0.1  # the limit of our errors over PyTorch's; the rate
+FACTOR, LR = 2.0, 0.1  # the maximum ratio of our errors to PyTorch's; the learning rate
 SIZES = {"cpu": (2, 2), "cuda": (50, 64)}  # (steps, batch) for each target
 # Errors below this are as small as the last bit of the result itself.
 LAST_BIT = 2.0**-23

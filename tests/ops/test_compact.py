@@ -152,7 +152,7 @@ def test_the_rungs_are_ranked_by_their_bytes():
     rows = {row["rung"]: row for row in counted.rows("compact", [2**15])}
     assert list(rows)[:2] == ["bulk", "look_back"]
     assert rows["three_kernels"]["over_floor"] > 1.6
-    # Each kept number costs an atomic addition, or every 32 numbers read cost one.
+    # `atomic` adds once for each kept number, `ballot` once for every 32 numbers read.
     assert rows["atomic"]["atomics"] == pytest.approx(2**14, rel=0.05)
     assert rows["ballot"]["atomics"] == 2**10
 

@@ -115,7 +115,8 @@ def test_the_additions_and_the_lanes_that_wait(monkeypatch):
     for rung in ("shared", "vector", "copies"):
         for rows in (random, equal):
             assert rows[rung]["shared_atomics"] == count, rung
-    # Of 32 random lanes, the fullest of 32 banks has 3.5; equal ones share one bank.
+    # 32 random lanes put 3.5 values into the fullest of 32 banks, on average. 32 equal
+    # lanes put all 32 into one bank.
     requests = count // 32
     for rung in ("shared", "vector"):
         assert random[rung]["bank_conflicts"] == pytest.approx(2.5 * requests, rel=0.05)

@@ -95,7 +95,7 @@ def call_of(op: str) -> Call:
 
 
 def same(got: torch.Tensor, want: torch.Tensor) -> bool:
-    """Compare with fp32's error for a few terms; NaN and infinity must coincide."""
+    """Compare within fp32's error for a few terms; NaNs and infinities must match."""
     got, want = got.detach().double(), want.detach().double()
     return got.shape == want.shape and torch.allclose(
         got, want, rtol=1e-4, atol=1e-4, equal_nan=True

@@ -31,6 +31,21 @@ def test_fixed_order_gives_the_same_bits_for_every_grid_and_target(count):
     assert values == {bits(x, "reference")}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [2048**2, 2048**2 + 1, 2 * 2048**2 + 4097])
+def test_fixed_order_gives_the_same_bits_for_several_pieces_of_sums(count):
+    x = draw(count)
+    values = {bits(x, "fixed_order", blocks) for blocks in (0, 1, 7, 300)}
+    assert values == {bits(x, "reference")}
+
+
+@loop_over("count", [2**14 - 1, 2**14, 2**14 + 1, 2**15, 70_001])
+def test_tickets_add_each_number_once(count):
+    for shift, blocks in enumerate(GRIDS):
+        x = torch.ones(count + shift)[shift:]
+        assert weft.reduce(x, blocks, rung="tickets").item() == count
+
+
 def test_fixed_order_gives_the_same_bits_for_every_alignment():
     x = draw(10_000)
     values = set()

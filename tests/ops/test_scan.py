@@ -186,7 +186,7 @@ def add_ring(sums: np.ndarray) -> np.ndarray:
 
 
 def add_section(section: np.ndarray) -> np.float32:
-    """Add 128 sums as a warp does, of which lane i has those at i, i + 32 and so on."""
+    """Add 128 sums as a warp does: lane i has those at i, i + 32 and so on."""
     lanes = np.zeros(32, np.float32)
     for row in section.reshape(4, 32):
         lanes = lanes + row
@@ -214,7 +214,8 @@ def test_short_and_long_arrays_with_both_sizes_of_tiles(rung, flags):
 
 
 def test_a_block_computes_sums_of_tiles_that_have_not_begun(library):
-    """In reverse order on one thread, the block of the last tile finds no other."""
+    """In reverse order on one thread, no other block begins before that of the last
+    tile."""
     x = draw(5 * 4096 + 7)
     forward, backward = [(0, 1)], [(1, 1)]
     want = collect_bits(library, "fallback", x, forward)

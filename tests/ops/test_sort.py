@@ -14,9 +14,12 @@ from weft.ops.cases.orders import order_stably, take
 from weft.toolchain import native
 
 RUNGS = [rung.name for rung in native.rungs("sort")]
-TILE = 8192  # keys of a tile of kernels/sort/tile.cuh
+# Keys of a tile of kernels/sort: rung 3, and the two sizes of rung 4. On the CPU,
+# integers without values have large tiles if there are at least two.
+TILE, SMALL, LARGE = 8192, 24 * 256, 44 * 256
 CACHED = 1 << 22  # with this many keys or more, plain C bypasses the caches
-COUNTS = [1, 2, 31, 32, 33, TILE - 1, TILE, 2 * TILE + 1]
+COUNTS = [1, 2, 31, 32, 33, TILE - 1, TILE, 2 * TILE + 1, SMALL - 1, SMALL, SMALL + 1]
+COUNTS += [2 * LARGE - 1, 2 * LARGE, 2 * LARGE + 1]
 SPECIAL = [float("nan"), float("inf"), -float("inf"), -0.0, 0.0, 1e-45, -1e-45]
 
 
@@ -101,6 +104,24 @@ def test_orders_that_are_hard(rung):
 def test_any_length_and_any_address(rung, count):
     for shift in (0, 3):
         want_sorted(draw(count + shift)[shift:], rung)
+
+
+@pytest.mark.parametrize("count", [LARGE * 2, LARGE * 3 + 1])
+@pytest.mark.parametrize("descending", [False, True])
+def test_large_tiles_sort_integers_of_both_kinds_in_both_orders(descending, count):
+    for x in draw(count + 1)[1:], draw(count).view(torch.uint32):
+        want = bits_of(take(x, order_stably(x, descending)))
+        got = weft.sort(x, None, descending, rung="onesweep")
+        assert torch.equal(bits_of(got), want)
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("rung", ["multisplit", "onesweep"])
+def test_places_past_the_end_come_after_the_lowest_and_highest_floats(rung, descending):
+    """The last tile is not whole, and its keys have the extreme digits."""
+    bits = torch.tensor([0xFF800000, 0x7F800000, 0xFFFFFFFF, 0x40000000, 0x7FFFFFFF])
+    x = bits.to(torch.uint32).view(torch.float32).repeat(150)
+    want_sorted(x, rung, descending)
 
 
 @pytest.mark.parametrize("schedules", only([3], [3, 100]))
@@ -217,8 +238,8 @@ def test_what_the_launcher_refuses():
 
 @pytest.mark.slow
 def test_the_last_rung_reads_the_keys_five_times():
-    (row,) = counted.rows("sort", [2**14], ["onesweep"])
-    # A run of 32 keys touches (32 + 7) / 8 sectors on average, not 4, and often spans
+    (row,) = counted.rows("sort", [3 * LARGE], ["onesweep"])
+    # A run of 44 keys touches (44 + 7) / 8 sectors on average, not 5.5, and often spans
     # two requests.
     assert 1 < row["over_floor"] < 1.25 and row["kernels"] == 5
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from conftest import TARGETS
-from tiers import only
+from tiers import loop_over, only
 
 import weft
 from weft.ops.tape import Tape
@@ -210,6 +210,10 @@ def test_the_shares_of_all_uses_are_added(target, rung):
         square = tape.tensor([[1, 2], [3, 4]], grad=True)
         tape.backward(tape.sum(square @ square))
         assert square.grad.tolist() == [[7, 11], [9, 13]]
+        tape.reset()
+        a, b = (tape.tensor(number, grad=True) for number in (3.0, 5.0))
+        tape.backward(a @ b + a @ b)
+        assert (a.grad.item(), b.grad.item()) == (10, 6)
 
 
 @on_all_rungs
@@ -405,7 +409,7 @@ def errors() -> Iterator[tuple[str, Callable[[Tape], object]]]:
 
 
 @on_all_rungs
-@pytest.mark.parametrize("message, wrong", list(errors()))
+@loop_over("message, wrong", errors())
 def test_a_mistake_is_one_error_with_its_numbers(message, wrong, target, rung):
     with Tape(target, rung) as tape, pytest.raises(weft.ArgumentError, match=message):
         wrong(tape)

@@ -80,7 +80,7 @@ def test_every_schedule_gives_the_same_bits(rung, schedules):
 def fool_sample(cols: int, lines: int, low: float) -> torch.Tensor:
     """Return a row whose numbers exceed `low` only where no sample reads.
 
-    The row begins at a multiple of 128 bytes. A sample has so many lines of it.
+    The row begins at a multiple of 128 bytes. lines: the sample's number of lines.
     """
     base = torch.empty(1, cols + LINE)
     start = -base.data_ptr() // 4 % LINE

@@ -31,7 +31,7 @@ __host__ __device__ int both_see() {
 #endif
 }
 
-/* This function is for GPUs that lack it; newer GPUs have it. */
+/* Older GPUs lack this function, so the program defines it for them. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 600
 #else
 __device__ double atomicAdd(double *a, double b) { return not_for_us; }

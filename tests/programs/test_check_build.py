@@ -184,6 +184,11 @@ CASES = {
         "int *p; cudaGetSymbolAddress((void **)&p, sum); k<<<1, 1>>>(p);",
         None,
     ),
+    "static": (
+        "__global__ void k(int *x) { static int calls = 3; *x = calls++; }",
+        "k<<<1, 1>>>(filled(1));",
+        None,
+    ),
     "pinned": (
         "__global__ void k(int *x, int *y) { *x = *y; }",
         "int *x, *y; cudaMallocHost(&x, 4); cudaMallocManaged(&y, 4); *y = 2;"

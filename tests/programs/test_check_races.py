@@ -11,6 +11,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
+from tiers import loop_over
 
 from weft.programs import program
 
@@ -44,7 +45,7 @@ def races(findings):
     return [f for f in findings if f["kind"] in KINDS]
 
 
-@pytest.mark.parametrize("case", cases("racy.cu"))
+@loop_over("case", cases("racy.cu"))
 def test_race_is_found_in_every_order(reports, case):
     orders = reports["racy.cu"][case]
     assert len(orders) == 3
@@ -53,7 +54,7 @@ def test_race_is_found_in_every_order(reports, case):
     assert kinds[0] == kinds[1] == kinds[2]
 
 
-@pytest.mark.parametrize("case", cases("clean.cu"))
+@loop_over("case", cases("clean.cu"))
 def test_clean_kernel_has_no_race_in_any_order(reports, case):
     orders = reports["clean.cu"][case]
     assert len(orders) == 3

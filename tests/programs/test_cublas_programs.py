@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from test_run import start
 from tiers import only
 
 from weft.base.errors import BuildError
@@ -82,10 +83,9 @@ int main(int, char **arguments) {
 
 @pytest.fixture(scope="module")
 def faults(tmp_path_factory):
-    """Build the program with faults, and return its folder."""
+    """Return the folder of the program with faults; the first test builds it."""
     folder = tmp_path_factory.mktemp("faults")
     (folder / "a.cu").write_text(FAULTS)
-    weft("run", "a.cu", "-O0", "--", "0", cwd=folder)
     return folder
 
 
@@ -104,7 +104,7 @@ def faults(tmp_path_factory):
     ],
 )  # fmt: skip
 def test_memory_that_a_gpu_could_not_access_is_one_error(faults, fault, message):
-    result = weft("run", "a.cu", "-O0", "--", str(fault), cwd=faults)
+    result = start("a.cu", "-O0", "--", str(fault), cwd=faults)
     assert result.stdout == ("13 700\n" if message else "0 0\n")
     assert result.returncode == bool(message)
     assert result.stderr.count("\n") == bool(message)

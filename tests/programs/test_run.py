@@ -1,5 +1,6 @@
 """python -m weft run: whole programs behave as if nvcc had built them."""
 
+import contextlib
 import os
 import re
 import shlex
@@ -58,6 +59,21 @@ def weft(*words: str, **options) -> subprocess.CompletedProcess:
     return subprocess.run(command, **options)
 
 
+def start(*words: str, cwd: Path = PROGRAMS) -> subprocess.CompletedProcess:
+    """Start the process by which the command replaces itself, and which it prepares.
+
+    This saves the start of another Python, so it serves tests of programs, not of the
+    command.
+    """
+    prepared = []
+    with contextlib.chdir(cwd), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "execve", lambda *call: prepared.append(call))
+        run.main(run.parse(words))
+    ((path, argv, env),) = prepared
+    options = {"text": True, "capture_output": True, "cwd": cwd, "timeout": 60}
+    return subprocess.run(argv, executable=path, env=env, **options)
+
+
 @pytest.mark.parametrize("name", only(["passes.cu"], PRINTS))
 @pytest.mark.parametrize("order", only(["forward"], ["forward", "reverse", "7"]))
 def test_a_program_prints_the_expected_lines(name, order):
@@ -94,7 +110,7 @@ def test_several_files_with_headers_and_device_code_of_their_own():
     ],
 )
 def test_faults_are_cuda_errors_that_stay(fault, error, launch, status):
-    result = weft("faults.cu", *OPTIONS, "--", str(fault))
+    result = start("faults.cu", *OPTIONS, "--", str(fault))
     assert result.stdout == f"launch {launch}\nsync {error}\nafter {error}\n"
     assert result.returncode == status % 256
     assert ("faults.cu:7:" in result.stderr) == (fault == 0)
@@ -118,7 +134,7 @@ def test_faults_are_cuda_errors_that_stay(fault, error, launch, status):
 )
 def test_a_store_out_of_bounds_is_one_line_and_a_status(elements, then, message):
     words = ["--", str(elements), *then.split()]
-    result = weft("overrun.cu", *OPTIONS, *words, timeout=60)
+    result = start("overrun.cu", *OPTIONS, *words)
     line = f"To see the line: weft inspect overrun.cu {' '.join([*OPTIONS, *words])}\n"
     assert message in result.stderr and result.stderr.endswith(line)
     assert result.stderr.count("\n") == 1 and result.stderr.startswith("weft: ")
@@ -166,14 +182,14 @@ def test_the_command_in_an_overruns_message_shows_the_line(terminal, tmp_path):
 
 
 def test_a_program_keeps_its_own_status_after_a_fault():
-    result = weft("overrun.cu", *OPTIONS, "--", "500", "status")
+    result = start("overrun.cu", *OPTIONS, "--", "500", "status")
     assert result.returncode == 7 and result.stderr.count("\n") == 1
-    result = weft("overrun.cu", *OPTIONS, "--", "100", "nothing")
+    result = start("overrun.cu", *OPTIONS, "--", "100", "nothing")
     assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_a_fault_of_the_host_in_shared_memory_is_reported():
-    result = weft("overrun.cu", *OPTIONS, "--", "100", "host")
+    result = start("overrun.cu", *OPTIONS, "--", "100", "host")
     assert result.returncode == -signal.SIGSEGV and result.stderr.count("\n") == 1
     assert "the host, not a kernel, touches" in result.stderr
     assert "112 bytes past the end of allocation 3 (cudaMallocHost, 4" in result.stderr
@@ -209,6 +225,9 @@ def test_a_program_is_cached_until_a_file_changes(tmp_path, monkeypatch):
     Path("a.cuh").write_text("enum { STATUS = 4 };\n")
     second = program.build_executable(run.parse(["a.cu", "-O0"]).program)
     assert subprocess.run([second]).returncode == 4
+    # The executable needs the runtime's library, which another process may delete.
+    _, files = program._build(run.parse(["a.cu", "-O0"]).program)
+    assert any("libweft_cpu_simt_" in name for name in files)
 
 
 def test_a_program_over_its_time_limit_is_stopped(tmp_path):

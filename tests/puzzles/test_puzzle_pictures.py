@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tiers import only
+from tiers import loop_over, only
 
 from weft import cuda, load_cuda, numba_jit, puzzles
 from weft.base.style import FAULT, WIDTH
@@ -38,7 +38,7 @@ def make_puzzle(spec, outputs, inputs, drawn, **checks) -> SimpleNamespace:
 # ---- the goal ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", NAMES)
+@loop_over("name", NAMES)
 def test_the_goal_of_every_puzzle_is_drawn(name):
     puzzle = puzzles[name]
     picture = draw_goal(puzzle)
@@ -60,7 +60,7 @@ def test_the_goal_of_every_puzzle_is_drawn(name):
     assert len(picture._repr_mimebundle_()["text/html"]) < 400_000
 
 
-@pytest.mark.parametrize("name", NAMES)
+@loop_over("name", NAMES)
 def test_the_marked_inputs_are_those_that_the_reference_reads(name):
     case = make_instance(puzzles[name])
     picture = draw_goal(puzzles[name])
@@ -126,7 +126,7 @@ HEATS = {  # images: their values are drawn as strengths
 }
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in HEATS])
+@loop_over("name", [name for name in NAMES if name not in HEATS])
 def test_the_values_of_a_goal_can_be_read(name):
     sheet = arrange_arrays(make_instance(puzzles[name]))
     assert all(one.is_worded for one in (*sheet.inputs, *sheet.outputs))

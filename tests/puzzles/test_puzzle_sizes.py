@@ -1,6 +1,7 @@
 """The sizes of a puzzle's checks include every small length of each side."""
 
 import pytest
+from tiers import loop_over
 
 from weft import ArgumentError, puzzles
 from weft.check.cases import size_list
@@ -27,7 +28,7 @@ def lengths(puzzle, name):
     return {row[name] for row in rows}
 
 
-@pytest.mark.parametrize("name", [puzzle.name for puzzle in puzzles])
+@loop_over("name", [puzzle.name for puzzle in puzzles])
 def test_each_side_has_every_small_length(name):
     puzzle = puzzles[name]
     unit = 64 if name == "divergence" else 1  # lengths are multiples of this number

@@ -33,6 +33,7 @@ from weft.__main__ import main as weft_main
 from weft.base.store import Kept
 from weft.check import FunctionTooLong
 from weft.puzzles import puzzle as puzzle_module
+from weft.puzzles.answers import is_same_code
 from weft.puzzles.catalogue import GROUPS, LESSONS
 from weft.puzzles.puzzle import Solved, _compile_function
 
@@ -131,7 +132,7 @@ def test_no_two_puzzles_have_the_same_task():
     assert twice == [["histogram", "histogram_private"]]  # these two differ in cost
 
 
-@each_kernel
+@loop_over("name", KERNELS)
 def test_the_text_announces_a_launch_with_spare_blocks(name):
     """The text mentions that a block may have no work."""
     puzzle = puzzles[name]
@@ -360,7 +361,7 @@ def test_the_published_answers_are_accepted_as_cuda_c(group):
     for puzzle in kernels:
         for part in re.split(r"\n\n(?=\S)", puzzle.cuda_c_answer):
             helpers.setdefault(part, None)
-    module = load_cuda("\n\n".join(helpers))  # if there is a GPU, also for the GPU
+    module = load_cuda("\n\n".join(helpers))  # for the CPU and, if there is one, a GPU
     for puzzle in kernels:
         assert puzzle.check(module).language == "CUDA C"
 
@@ -748,6 +749,13 @@ def test_a_puzzle_shows_its_task_and_its_solution():
 # ---- python -m weft puzzles ------------------------------------------------------
 
 
+def test_code_is_the_same_under_another_name_comment_and_docstring():
+    text = 'def one(x):\n    """One."""\n    return x'
+    assert is_same_code(text, 'def two(x):\n    """Two."""\n    # two\n    return x')
+    assert is_same_code(text, "def one(x):\n    return x")
+    assert not is_same_code(text, text.replace("return x", "return -x"))
+
+
 def test_the_command_lists_all_puzzles_and_shows_the_task_of_one(capsys):
     assert weft_main(["puzzles"]) == 0
     output = capsys.readouterr().out
@@ -804,6 +812,7 @@ def test_the_command_checks_a_file(tmp_path, capsys):
         (["check", "late.py", "guards"], "late.py, line 2: expected ':': if i < n"),
         (["check", "odd.py", "guards"], "odd.py: NameError: name 'tenn' is not"),
         (["check", "a.py"], "check FILE NAME"),
+        (["map", "zip"], "expected nothing, a puzzle's name, or check FILE NAME"),
         (["check", "a.txt", "guards"], "a.txt: expected a .py or a .cu"),
         (["check", "no.cu", "guards"], "No such file"),
         (

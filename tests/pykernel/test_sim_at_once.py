@@ -72,7 +72,8 @@ def late(y, a, b, n, step):
 
 
 def same(kernel, grid, block, *args, order="forward"):
-    """Return the report without a trace and the first array; compare with a trace."""
+    """Launch with and without a trace, and compare the results. Return the report
+    without a trace, and the first array."""
     results = []
     for trace in (True, False):
         arguments = [a.copy() if isinstance(a, np.ndarray) else a for a in args]

@@ -1,4 +1,4 @@
-"""The judge finds races and blank reads in bare accesses, and counts as ncu does."""
+"""The judge finds races and reads of unwritten memory, and counts as ncu does."""
 
 import sys
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from numpy import float32, int64, uint64
+from tiers import loop_over
 
 from weft import ArgumentError, TranslationError, cuda, to_cuda
 
@@ -236,7 +237,7 @@ def marked(function):
     return next((first + i for i, line in enumerate(lines) if "HERE" in line), None)
 
 
-@pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: k.__name__)
+@loop_over("kernel", KERNELS)
 def test_it_is_an_error_at_its_line(kernel):
     with pytest.raises(TranslationError) as error_info:
         to_cuda(kernel, ["float32[:]"])

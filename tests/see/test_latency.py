@@ -9,7 +9,6 @@ from python_kernels import CASES
 from tiers import only
 
 from weft import ArgumentError, cuda, latency, sim
-from weft.see.pictures.issue import ISSUING, MEMORY, OTHERS, Model, replay
 from weft.see.pictures.warp_steps import (
     ARITHMETIC,
     BARRIER,
@@ -19,6 +18,7 @@ from weft.see.pictures.warp_steps import (
     IssuedInstruction,
     programs,
 )
+from weft.see.pictures.warps import ISSUING, MEMORY, OTHERS, Model, replay
 
 float32 = np.float32
 TILE = 8

@@ -1,4 +1,4 @@
-"""The modules of docs/site, which are scripts, not a package, and the built site."""
+"""Import the modules of docs/site, which are scripts, and build the site."""
 
 import os
 import sys

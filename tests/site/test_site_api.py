@@ -17,6 +17,15 @@ def test_every_public_name_of_weft_is_described():
     assert {*headings} == {*weft.__all__} - {"cuda"}
 
 
+def test_each_name_has_one_place_and_a_class_lists_its_methods():
+    page = api.write_weft()
+    places = re.findall(r"^\((\S+)\)=$", page, re.M)
+    assert len(places) == len({*places})
+    assert {"weft-tape", "weft-tape-backward", "weft-tape-log-softmax"} <= {*places}
+    assert "\nweft.Tape.step(lr: float)\n" in page
+    assert "weft-mismatch" in places and "weft-tape--record" not in places
+
+
 def test_every_name_of_utils_is_mentioned():
     text = api.write_utils().replace("\\", "")
     assert all(re.search(rf"\b{name}\b", text) for name in utils.__all__)

@@ -6,8 +6,8 @@ from built_site import needs_builder, needs_lessons
 
 pytestmark = [pytest.mark.slow, needs_builder]
 LESSON, START = "01a_kernels_in_python.html", "00_start_here.html"
-LARGE = 44  # pixels of a target that a finger hits
-SLACK = 0.5  # of a pixel, since the page may be zoomed by a fraction
+LARGE = 44  # minimum size in pixels of a target for a finger
+SLACK = 0.5  # tolerance in pixels, since the page may be zoomed by a fraction
 PAGES = (
     *("index.html", "lessons.html", "glossary.html", "errors.html", "search.html"),
     *("cheat_sheet.html", "results.html", "api/weft.html"),
@@ -40,7 +40,7 @@ def tap_on(visit):
 
 
 def swipe(page, start, end):
-    """Draw a finger from one place of the window to another."""
+    """Drag a finger from one place of the window to another."""
     session = page.context.new_cdp_session(page)
     steps = [[a + (b - a) * i / 8 for a, b in zip(start, end)] for i in range(9)]
     for number, (x, y) in enumerate(steps):
@@ -51,7 +51,7 @@ def swipe(page, start, end):
 
 
 def swipe_to_end(page, slider, back=False):
-    """Draw the slider's knob from its left end to its right one, or back."""
+    """Drag the slider's knob from its left end to its right one, or back."""
     slider.scroll_into_view_if_needed()
     box = slider.bounding_box()
     y = box["y"] + box["height"] / 2

@@ -1,4 +1,4 @@
-"""The modules of docs/slides and docs/site, which are scripts and no packages."""
+"""Import the modules of docs/slides and docs/site, which are scripts, not packages."""
 
 import sys
 

@@ -33,7 +33,10 @@ MEASURE = """() => {
     if (Number(block.style.zoom || 1) < SMALLEST)
       problems.push(`${block.className} has zoom ${block.style.zoom}`);
   }
-  for (const pre of slide.querySelectorAll(".code pre, .text pre, .printed pre")) {
+  for (const part of slide.querySelectorAll(".picture div"))
+    if (part.scrollWidth > part.clientWidth + 2) problems.push("a picture is cut off");
+  const code = ".code pre, .text pre, .printed pre, .weft-beside td";
+  for (const pre of slide.querySelectorAll(code)) {
     const size = parseFloat(getComputedStyle(pre).fontSize);
     if (size < 20) problems.push(`code of ${size} px`);
   }

@@ -31,6 +31,7 @@ def test_the_spread_is_the_width_of_the_medians_interval():
 def test_a_call_is_timed_on_the_host_and_says_how():
     timing = weft.bench(time.sleep, 0.002, device="cpu", seconds=0.1)
     assert 2000 <= timing.us < 20_000
+    assert timing.fastest == sorted(timing.samples_us)[0] <= timing.us
     row = timing.row()
     assert (row["timer"], row["cache"], row["us"]) == ("wall", "warm", timing.us)
     assert row["stopped"] in ("spread", "time") and row["clock"] is None
@@ -87,7 +88,7 @@ def test_cold_arrays_take_turns_that_no_cache_holds(monkeypatch):
     monkeypatch.setattr(timers, "cache_size", lambda device: 1000)
     x, calls = np.ones(100, np.float32), []
     cold = timers.make_contender(lambda x, n: calls.append(x), (x, 7), CPU, cold=True)
-    # 6 copies of 400 bytes: 2000 bytes pass before a copy returns.
+    # With 6 copies of 400 bytes, 2000 other bytes are used before a copy's next turn.
     assert cold.copies == 6
     for _ in range(7):
         cold.run_once()

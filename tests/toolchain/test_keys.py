@@ -49,6 +49,16 @@ def test_each_file_of_a_place_changes_its_hash(edit):
             assert keys.hash_sources(place) != original[place], path
 
 
+def test_a_file_of_another_name_changes_the_hash(monkeypatch, tmp_path):
+    monkeypatch.setattr(keys, "ROOT", tmp_path)
+    hashes = set()
+    for path in tmp_path / "a.h", tmp_path / "b.h":
+        path.write_text("the same text")
+        monkeypatch.setattr(keys, "list_sources", lambda *_, path=path: [path])
+        hashes.add(keys.hash_sources.__wrapped__("place"))
+    assert len(hashes) == 2
+
+
 def test_each_place_of_a_key_changes_it(edit):
     original = {places: keys.hash_sources(*places) for places in KEYS.values()}
     for name, places in KEYS.items():

@@ -190,6 +190,15 @@ def test_a_notebook_names_the_menus_that_restart_it(
         assert all(str(error.value).count(menu) == 1 for menu in menus)
 
 
+def test_statuses_of_the_driver_have_errors_of_their_own(monkeypatch):
+    monkeypatch.setattr(driver, "describe_error", lambda status: f"status {status}")
+    driver.check(0, "launching add")
+    for status, error in (1, weft.KernelError), (2, weft.OutOfMemory):
+        with pytest.raises(weft.KernelError, match=f"add: status {status}") as raised:
+            driver.check(status, "launching add")
+        assert type(raised.value) is error
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_kernel_that_faults_says_restart_and_refuses_launches():
     script = """

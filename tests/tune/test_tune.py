@@ -271,7 +271,7 @@ def test_rounding_is_right_and_a_missing_product_is_not():
 
 
 def test_a_softmax_may_add_up_its_rows_in_any_order():
-    """The arrays' sides show no sum, but the reference does."""
+    """The shapes do not reveal that rows are summed, but the reference does."""
     x = torch.rand(2000, 4).T
     arguments = right.Arguments((torch.zeros(4, 2000), x), ["y", "x"], "y", ())
     expected = right.ReferenceAnswer(lambda x: x.softmax(1), arguments, None)
@@ -402,7 +402,8 @@ def test_the_slower_half_leaves_after_each_round(clock):
     values = [170, 100, 180, 110, 160, 120, 150, 130, 140, 900]
     best = tune_functions(clock, values)
     assert best["US"] == 100 and best.us == 100
-    # 900 is dropped after two calls. Then each round drops a half and samples more.
+    # 900 is dropped after two calls. Each round then drops the slower half and takes
+    # more samples of the others.
     assert clock.rounds == [
         (list(range(100, 190, 10)), 3),
         ([100, 110, 120, 130, 140], 6),
@@ -488,7 +489,7 @@ def test_a_choice_is_remembered_by_source_and_size(remembered, monkeypatch):
     assert not total(n=999).cached
     assert not total(SUM.replace("// rows", "// row")).cached
     assert not total(retune=True).cached
-    # The earlier result does not match another reference.
+    # The cached result does not count for another reference.
     with pytest.raises(Mismatch, match="all 2 candidates are wrong"):
         total(check=lambda x: 2 * torch.sum(x))
     for path in remembered.glob("*.json"):

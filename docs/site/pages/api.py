@@ -98,7 +98,7 @@ def write_weft() -> str:
     """Return the page of weft's public names, by group."""
     names = {name: getattr(weft, name) for name in weft.__all__}
     ops = list_ops(names)
-    errors = [n for n, value in names.items() if inspect.isclass(value)]
+    errors = [n for n, value in names.items() if is_error(value)]
     groups = {**GROUPS, "Ops": ops, "Errors": errors}
     listed = {name for members in groups.values() for name in members}
     groups["Others"] = sorted(names.keys() - listed - {"cuda"})
@@ -106,8 +106,27 @@ def write_weft() -> str:
     for title, members in groups.items():
         if members:
             parts.append(f"## {title}")
-            parts += [write_name(f"weft.{name}", names[name], 3) for name in members]
+            for name in members:
+                parts.append(write_name(f"weft.{name}", names[name], 3))
+                parts += write_methods(f"weft.{name}", names[name])
     return "\n\n".join(parts)
+
+
+def is_error(value: Any) -> bool:
+    """Return whether a public name is an error."""
+    return inspect.isclass(value) and issubclass(value, BaseException)
+
+
+def write_methods(name: str, value: Any) -> list[str]:
+    """Return the methods of a public class that is no error; [] for anything else."""
+    if not inspect.isclass(value) or is_error(value):
+        return []
+    methods = ((n, m) for n, m in vars(value).items() if inspect.isroutine(m))
+    return [
+        write_name(f"{name}.{method}", member, 4)
+        for method, member in methods
+        if not method.startswith("_")
+    ]
 
 
 def list_ops(names: dict[str, Any]) -> list[str]:
@@ -174,6 +193,8 @@ def write_signature(name: str, value: Any) -> str:
         return ""
     parameters, before = [], None
     for one in signature.parameters.values():
+        if one.name == "self":
+            continue
         if one.kind == one.KEYWORD_ONLY and before not in (
             one.kind,
             one.VAR_POSITIONAL,

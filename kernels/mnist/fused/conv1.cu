@@ -152,7 +152,7 @@ static __global__ void __launch_bounds__(THREADS)
 template <enum precision P>
 static int launch(struct fused *f, int batch, int ahead, cudaStream_t stream) {
     typedef typename element<P>::T T;
-    const int most = f->blocks * 5; // as many as are resident at the same time
+    const int most = f->blocks * 5; // all of these are resident at once
     const int blocks = 2 * batch < most ? 2 * batch : most;
     LAUNCH(f, conv1<P>, blocks, THREADS, 0, stream, (T *)f->p1, f->code1,
            (const struct fused_run *)f->run, (const struct bn1 *)bn1_of(f),

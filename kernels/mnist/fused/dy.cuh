@@ -31,7 +31,7 @@ struct dy_sources {
     const double *sum2; /* (2,64): sums of c2 and of its squares */
     const float *sum4;  /* (sum4_count,2,64): sums of dp2 and of dp2 * m2 */
     const float *gamma; /* BN2's weight (64) */
-    struct dy_numbers *stored; /* where an earlier kernel stores the numbers */
+    struct dy_numbers *stored; /* the numbers that an earlier kernel stores */
     int sum4_count;
     int batch;
     float eps;

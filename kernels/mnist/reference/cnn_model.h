@@ -34,7 +34,7 @@ struct cnn_worker {
 
 struct cnn_model {
     struct weft_cnn_config config;
-    int h0, w0, h1, w1, h2, w2; /* sizes of the input, and after each pooling */
+    int h0, w0, h1, w1, h2, w2; /* sizes of the input and of pooled outputs */
     int tiles_h, tiles_w;       /* Winograd tiles of y2, with 2x2 outputs
                                  * each */
     int room;                   /* tiles per image, rounded up to CNN_TILES */

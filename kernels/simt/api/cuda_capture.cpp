@@ -58,8 +58,8 @@ cudaError_t begin_work(cudaStream_t stream, CUstream_st **recording) {
 
 /* ---- kernels ------------------------------------------------------------ */
 
-static thread_local Recorded **wanted; // where to keep the next launch instead
-                                       // of running it
+static thread_local Recorded **wanted; // receives the next launch, which then
+                                       // does not run
 
 /* Return whether to keep a launch instead of running it. The runtime calls this
  * before each launch. */

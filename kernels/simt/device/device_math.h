@@ -134,18 +134,18 @@ SIMT_INLINE void sincospif(float x, float *s, float *c) noexcept {
 namespace simt {
 namespace math {
 
-template <class T> struct Float {}; /* with a member `type` if T is float */
+template <class T> struct Float {}; /* has a member `type` if T is float */
 template <> struct Float<float> {
     typedef float type;
 };
-template <class T> struct Real {}; // with `type` for float and double
+template <class T> struct Real {}; // has `type` for float and double
 template <> struct Real<float> {
     typedef bool type;
 };
 template <> struct Real<double> {
     typedef bool type;
 };
-template <class T> struct Number {}; // with `type`, except for abs(int)'s types
+template <class T> struct Number {}; // has `type`, except for abs(int)'s types
 template <> struct Number<long> {
     typedef long type;
 };

@@ -83,8 +83,8 @@ curandStatus_t curandGetProperty(libraryPropertyType type, int *value);
 curandStatus_t curandSetStream(curandGenerator_t generator,
                                cudaStream_t stream);
 
-/* Set the seed, before the first numbers. Later, the position in the sequence
- * does not change here; cuRAND does not document where it then continues. */
+/* Set the seed. After the first numbers, the position in the sequence stays the
+ * same here; cuRAND's own position is not documented. */
 curandStatus_t curandSetPseudoRandomGeneratorSeed(curandGenerator_t generator,
                                                   unsigned long long seed);
 /* Move to the position that follows `offset` numbers of 32 bits. */

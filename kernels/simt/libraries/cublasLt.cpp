@@ -16,7 +16,7 @@ struct Preference {
     float waves;
 };
 
-/* Where an attribute is stored in a struct. */
+/* The place of an attribute in a struct. */
 struct Place {
     int attribute;
     size_t offset, size;

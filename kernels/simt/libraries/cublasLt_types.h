@@ -22,7 +22,7 @@ struct Layout {
     }
 };
 
-/* What cublasLtMatmul() does. A type of -1 is that of D. */
+/* The description of cublasLtMatmul()'s work. A type of -1 is that of D. */
 struct Operation {
     int compute, scale, pointers, transa, transb, transc, fill;
     unsigned epilogue;

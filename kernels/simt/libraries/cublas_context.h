@@ -1,4 +1,4 @@
-/* cublas_context.h -- what the files of cuBLAS share: handles, and products. */
+/* cublas_context.h -- handles and products, which the files of cuBLAS share. */
 #ifndef WEFT_LIBRARIES_CUBLAS_CONTEXT_H
 #define WEFT_LIBRARIES_CUBLAS_CONTEXT_H
 #include <vector>

@@ -1,5 +1,5 @@
-/* cudnn_context.h -- what the files of cuDNN share: descriptors, errors, and
- * loops over tensors. */
+/* cudnn_context.h -- descriptors, errors and loops over tensors, which the
+ * files of cuDNN share. */
 #ifndef WEFT_LIBRARIES_CUDNN_CONTEXT_H
 #define WEFT_LIBRARIES_CUDNN_CONTEXT_H
 #include <algorithm>

@@ -200,7 +200,7 @@ static bool is_max(const cudnnPoolingStruct &p) {
 /* The part of a window that lies inside the input. */
 struct Window {
     int first[2], end[2];
-    int counted; /* elements that an average divides by */
+    int counted; /* number of elements in an average */
 
     Window(const cudnnPoolingStruct &p, const Tensor &x, long h, long w) {
         const long at[] = {h, w};

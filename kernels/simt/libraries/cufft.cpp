@@ -21,7 +21,7 @@ namespace {
 
 enum : long long { CHUNK = 1 << 22 }; /* numbers that are transformed at once */
 
-/* Where the elements of an array are, as in cufftPlanMany(). */
+/* The places of an array's elements, as in cufftPlanMany(). */
 struct Layout {
     long long embed[3], stride, distance;
 
@@ -30,7 +30,7 @@ struct Layout {
     }
 };
 
-/* What a call computes. Dimensions that the plan lacks have length 1 and come
+/* The work of a call. Dimensions that the plan lacks have length 1 and come
  * first. */
 struct Transform {
     cufftType type;

@@ -19,7 +19,7 @@
 enum {
     PASSES = 64,
     LARGEST = 61,       /* factor that a pass removes */
-    PARALLEL = 1 << 15, /* numbers from which a pass uses all cores */
+    PARALLEL = 1 << 15, /* least numbers for which a pass uses all cores */
     PIECE = 1 << 12,    /* numbers of s that one core takes */
 };
 
@@ -27,7 +27,7 @@ struct weft_fft {
     long n;
     int is_double, count;
     int factors[PASSES];
-    void *twiddles[PASSES]; /* of each pass: exp(-2 pi i p j / left), r - 1
+    void *twiddles[PASSES]; /* each pass's exp(-2 pi i p j / left), r - 1
                              * numbers for each p */
     void *roots[PASSES];    /* exp(-2 pi i j / r), r numbers */
     /* Bluestein's method, which has no passes of its own */

@@ -6,7 +6,7 @@
 #include <string.h>
 
 enum {
-    GEMM_COLUMNS = 6, /* of a tile: 12 sums and 3 operands fit 16 registers */
+    GEMM_COLUMNS = 6, /* tile's columns: 12 sums, 3 operands fit 16 registers */
     GEMM_CACHE = 256 << 10, /* bytes of B that one core keeps in its cache */
 };
 #ifdef __AVX512F__

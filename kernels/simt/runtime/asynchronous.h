@@ -24,7 +24,7 @@ struct Later {
                            * reads */
     unsigned bytes;       /* number of these bytes; 0: unknown */
     unsigned short size;  /* bytes of the whole operation, a multiple of 8 */
-    unsigned short site;  /* for the watch build: where the thread issued it */
+    unsigned short site;  /* for the watch build: the place of its issue */
 };
 
 struct Errands {

@@ -61,7 +61,7 @@ struct Block {
     unsigned launch;      /* number of the launch, never 0 */
     void (*body)(void *);
     void *closure;
-    Checker *checker; /* for an instrumented launch, else NULL */
+    Checker *checker; /* NULL if the launch is not instrumented */
 };
 
 /* A parameter of a kernel, for the watch build. If it is a pointer, `value` is
@@ -105,7 +105,7 @@ struct Kernel {
     int static_shared;      /* bytes of __shared__ arrays that it placed */
     bool checked;           /* whether the kernel's code calls the hooks of
                              * kernels/simt/watch */
-    Parameter *parameters;  /* of the latest launch; only for a checked
+    Parameter *parameters;  /* the latest launch's; only for a checked
                              * kernel */
     int parameters_count;
     SharedName *shared_names;

@@ -276,8 +276,7 @@ static long long cpu_nanoseconds() {
     return time.tv_sec * 1000000000ll + time.tv_nsec;
 }
 
-/* The last time when a checked launch did something that could end a thread's
- * wait. */
+/* The time of a checked launch's last action that could end a thread's wait. */
 struct Progress {
     uint64_t seen = 0;
     long long since = simt_nanoseconds(), cpu_since = cpu_nanoseconds();

@@ -126,7 +126,7 @@ struct Checker {
     uint64_t changes;              /* stores, and atomics that changed a
                                     * value */
     const void *step;              /* start of the last basic block */
-    uint64_t sites[SITE_CACHE];    /* at [hash(pc)]; see site_tag() */
+    uint64_t sites[SITE_CACHE];    /* index: hash(pc); see site_tag() */
     Array last;                    /* last array found outside the arena */
     Arrival arrivals[MAX_THREADS]; /* each is of this epoch or an earlier one */
     const char *dynamic; /* name of the dynamic memory that was used last */
@@ -204,14 +204,14 @@ struct Found {
     unsigned site, other_site; /* 0: there is none, or it is unknown */
     const void *pc;            /* the place if there is no site, else NULL */
     const void *other_pc;      /* the same for the other site */
-    const char *file;          /* if the compiler supplied it, else NULL */
+    const char *file;          /* NULL unless the compiler supplied it */
     unsigned line, column;
     const uint3 *block, *thread, *other; /* NULL: none */
     const char *array;                   /* NULL: none */
     bool indexed;
     long long index;
     Sides sides;              /* the sides of the array */
-    const Barriers *barriers; /* for a race within a block, else NULL */
+    const Barriers *barriers; /* NULL unless a race is within a block */
     bool one_warp;            /* whether the two threads of the race are in the
                                * same warp */
     const char *text;

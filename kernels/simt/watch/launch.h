@@ -12,8 +12,8 @@ void check_begin_launch(Job *job);
 void check_end_launch(Job *job);             /* all workers have left */
 Checker *check_begin_worker(Worker *worker); /* NULL: no checks */
 void check_begin_block(Worker *worker);
-void check_end_block(Worker *worker);  /* at the block's end, or after it was
-                                        * abandoned */
+void check_end_block(Worker *worker);  /* call this at the block's end, or after
+                                        * it was abandoned */
 void check_at_barrier(Worker *worker); /* before the barrier opens */
 void check_at_meeting(Worker *worker, Warp *warp, unsigned group);
 void check_before_grid_barrier(Worker *worker, unsigned epoch);

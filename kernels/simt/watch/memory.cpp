@@ -17,7 +17,7 @@ namespace simt::SIMT_FIBERS {
 
 enum : size_t {
     LARGEST = (size_t)64 << 30,    // bytes of addresses, not of memory
-    SMALLEST = (size_t)256 << 20,  // if ulimit -v limits address space
+    SMALLEST = (size_t)256 << 20,  // the minimum, if ulimit -v limits them
     ALIGN = 256,                   // as cudaMalloc() guarantees
     LEAST_ZONE = 4096,             // minimum of the red zone on each side of an
                                    // array, usually as large as the array

@@ -21,7 +21,8 @@ def write_thousands(number: float) -> str:
 
 def round_number(number: float) -> str:
     """Format with three digits, or as a whole number if >= 1000: 0.125, 2 565."""
-    return f"{number:.3g}" if number < 1000 else write_thousands(number)
+    # From 999.5 on, three digits would be 1e+03.
+    return f"{number:.3g}" if number < 999.5 else write_thousands(number)
 
 
 def count_things(count: int, thing: str) -> str:

@@ -136,7 +136,7 @@ def write_machine(results: Results) -> str:
 
 
 def write_cores(machine: Row) -> str:
-    """Write a machine's processor: two cores of an AMD EPYC."""
+    """Describe a machine's processor, such as two cores of an AMD EPYC."""
     count = machine["cores"]
     name = re.sub(r"\(R\)|\(TM\)| Processor| CPU.*", "", machine["device"])
     return f"{spell_count(count)} core{'s' * (count != 1)} of {add_article(name)}"

@@ -7,7 +7,7 @@ bench        times the rungs of an op and PyTorch's op, or runs a benchmark
 mnist        trains the CNN, alone or against PyTorch
 package      packs kernels into a wheel
 puzzles      lists the puzzles, shows one, or checks a solution
-grade        grades a submitted notebook; graded_process runs its answers
+grade        grades a submitted notebook, and runs its answers in a process
 class_grades shows the grades of a class: `weft class`
 magic        defines %%cuda and %%cuda_header
 """

@@ -68,10 +68,11 @@ class PreprocessedSource:
 
 
 def split(text: str, simt: str) -> PreprocessedSource:
-    """Sort the output of `g++ -E -include SIMT/program.h`.
+    """Separate the program's lines from those of headers in preprocessed text.
 
-    Files under `simt` are not the program's own. program.h is omitted, because the
-    rewritten text includes it again for its macros.
+    text: the output of `g++ -E -include SIMT/program.h`. Files under `simt` are not the
+    program's own. program.h is omitted, because the rewritten text includes it again
+    for its macros.
     """
     lines = text.split("\n")
     marks = [MARKER.fullmatch(line) for line in lines]

@@ -56,7 +56,7 @@ GPU_SIDE = 8192  # side of the matrices on a GPU
 LONGEST = 100  # bars up to this multiple of the floor are drawn whole
 SECONDS = 0.4  # time limit of a measurement
 
-Calls = dict[tuple[str, str], Callable[[], object]]  # by the op and its implementation
+Calls = dict[tuple[str, str], Callable[[], object]]  # key: op, implementation
 
 
 def count_rungs(op: str, rungs: Sequence[str], size: int) -> list[Row]:

@@ -11,7 +11,7 @@ NumPy or the lab is refused.
 The answers run with your permissions, and code that attacks its own process on purpose
 may forge a verdict. Grade strangers' work in a container.
 
-commands/graded_process.py is the program that runs the answers.
+commands/grade.py is the program that runs the answers.
 
 write_assignment() writes a lesson as an assignment for nbgrader, which reads the same
 marks of answers as the lab (### BEGIN SOLUTION). Each answer becomes a cell that
@@ -301,7 +301,7 @@ def _run_answers(
     ]
     with tempfile.TemporaryDirectory(prefix="weft_grade_") as folder:
         process = subprocess.Popen(
-            [sys.executable, "-m", "weft.commands.graded_process"],
+            [sys.executable, "-m", "weft.commands.grade"],
             **{"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True},
             **{"cwd": folder, "env": _make_environment(folder)},
         )

@@ -41,7 +41,7 @@ CELL = 34.0  # side of a matrix's cell, in pixels
 class Blas:
     """cuBLAS on a device; on the CPU, Weft's version of it.
 
-    functions: the functions of the library. handle: what cublasCreate() returned.
+    functions: the functions of the library. handle: the result of cublasCreate().
     """
 
     def __init__(self, device: str):
@@ -91,7 +91,8 @@ def check_product(
     """Check that multiply(blas, a, b, c) writes a @ b into c, and returns 0.
 
     a, b, c: on the same device; c: by default a new matrix. A wrong c is drawn. Raises
-    AssertionError if numbers are wrong, with the product that they are, if it is known.
+    AssertionError if numbers are wrong; the message names the product that c contains,
+    if it is known.
     """
     blas = _open_blas(str(a.device))
     c = a.new_empty(len(a), b.shape[1]) if c is None else c
@@ -192,7 +193,7 @@ def play_layout() -> Drawing:
 def play_operands(
     a: Matrix = ((1, 2), (3, 4)), b: Matrix = ((0, 1), (2, 5))
 ) -> Drawing:
-    """Return what cuBLAS sees and what you read, for both orders of the operands."""
+    """Draw the product of both orders of the operands, as cuBLAS and as you read it."""
     a, b = np.asarray(a), np.asarray(b)
     title = "Which product do you read?"
     base = label(EDGE, 24, title, 16, bold=True)

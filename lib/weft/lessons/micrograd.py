@@ -23,7 +23,7 @@ from ..see.pictures import svg
 from ..see.pictures.panels import EDGE
 from ..see.pictures.svg import Drawing, Slider, box, label, num, remark
 
-TOP, HIGH, APART = 80.0, 40.0, 16.0  # pixels: the first row, a node, between nodes
+TOP, HIGH, APART = 80.0, 40.0, 16.0  # pixels: the first row, a node, a gap
 LANE = TOP - 14  # the height of edges that skip columns
 GAP = 12.0  # pixels between two columns, at least
 

@@ -212,7 +212,7 @@ def _draw_area(
 
 
 def show_needs(wheel: Path) -> None:
-    """Print how many names of others each library of a wheel uses, and whose."""
+    """Print the number of external names in each library of a wheel, by owner."""
     with tempfile.TemporaryDirectory() as name, zipfile.ZipFile(wheel) as archive:
         for one in archive.namelist():
             if one.endswith(".so"):

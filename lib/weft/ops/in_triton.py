@@ -144,7 +144,7 @@ OPTIONS = ("num_warps", "num_stages")  # of a launch; for the compiler, not the 
 
 
 class _Program:
-    """What triton.jit() makes of a function; program[grid](...) runs the grid."""
+    """The result of triton.jit(function); program[grid](...) runs the grid."""
 
     def __init__(self, function: Callable[..., None]):
         self.function, self.__name__ = function, function.__name__
@@ -284,7 +284,7 @@ def make_call(op: str, args: Sequence[Any]) -> Callable[[], torch.Tensor] | None
 
 
 class _Caller:
-    """Calls the functions of a module as run_case() calls those of a library."""
+    """A library whose functions are those of a module, for run_case()."""
 
     def __init__(self, module: types.ModuleType):
         self.module = module

@@ -210,8 +210,8 @@ class ForwardOp(LauncherOp):
         parameters = [self._declare(op, plan, name) for name in op.parameters]
         super().__init__(plan, plan.launcher, parameters, outputs)
         self.written = self.names.index(written[0]) if written else None
-        # The positions of the results of the Python function among the outputs, each
-        # with that of the argument without which it does not exist.
+        # For each result of the Python function, its position among the outputs, and
+        # the position of the argument that it requires.
         extra = {name: self.names.index(given) for name, given in op.extra.items()}
         self.kept = [
             (outputs.index(name), extra.get(name))

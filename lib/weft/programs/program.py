@@ -82,7 +82,7 @@ def rewrite_messages(output: str, simt: str, rewritten: str = "") -> str:
         cause = ""
     reasons = {
         missing_name(_clean(error[3]), SIMT / "include"): error
-        for error in reversed(errors)  # to show each name's first place
+        for error in reversed(errors)  # so that each name's first place wins
     }
     if any(reasons):  # the other errors follow from these
         errors = [[*error[:3], text] for text, error in reasons.items() if text][::-1]

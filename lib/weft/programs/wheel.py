@@ -24,7 +24,7 @@ from ..base.paths import KERNELS
 from ..cells.structs import find_scalar
 from ..csource import scanner, signature
 from ..csource.signature import Param, Signature
-from ..toolchain import build, keys, tools
+from ..toolchain import build, tools
 from . import program as programs
 
 # ---- the contents ------------------------------------------------------------------
@@ -38,7 +38,7 @@ HIDDEN = "rung", "options"  # parameters of an op that a package sets
 
 @dataclass
 class Contents:
-    """What is packed.
+    """The contents of a package.
 
     sources: the files, or those of the lab's op. launchers: launchers.json's rows.
     wrapped: the launchers in each source, by its path. op: the op's name, or "".
@@ -284,13 +284,11 @@ def link_cpu(contents: Contents, folder: Path, output: Path) -> None:
     It needs no library but glibc's, and runs on every processor of this architecture.
     """
     written = _write_sources(contents, folder / "cpu", "cpu")
-    runtime = [p for p in keys.list_sources(*keys.RUNTIME) if p.suffix == ".cpp"]
-    runtime = [p for p in runtime if p.parent.name != "program"]
     march = MARCH.get(platform.machine(), "native")
     here = build.Flavour.here("cpu")
     flavour = replace(here, march=march, sanitize="", openmp=False)
     with tools.make_pool() as pool:
-        objects = list(pool.map(_compile_runtime, runtime))
+        objects = list(pool.map(_compile_runtime, build.list_runtime()))
         if contents.op:
             sources = [*build.list_sources(contents.op, "cpu"), *written]
             objects += pool.map(lambda p: build._compile_object(p, flavour), sources)
@@ -336,7 +334,7 @@ def _redirect_heap(path: Path, folder: Path) -> Path:
 
 
 def _link_flags(folder: Path) -> list[str]:
-    """Return linker flags: export weft_packed_*, include C++'s library, omit names."""
+    """Return linker flags: export weft_packed_* alone, link libstdc++, strip names."""
     script = folder / "exports.txt"
     script.write_text("{ global: weft_packed_*; local: *; };\n")
     linker = [f"--version-script={script}", "--gc-sections", "--strip-all"]

@@ -107,7 +107,8 @@ class Beside:
         cells = (map(_render_cell, pair, kinds) for pair in self.pairs)
         rows = "".join(f"<tr>{''.join(row)}</tr>" for row in cells)
         return (
-            '<div style="overflow-x:auto"><table style="border-collapse:collapse">'
+            '<div style="overflow-x:auto">'
+            '<table class="weft-beside" style="border-collapse:collapse">'
             f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
         )
 

@@ -156,17 +156,24 @@ def library_of(name: str, files: list[Path], flavour: Flavour) -> Path:
 def simt_runtime(flavour: Flavour) -> Path:
     """Return the path of the SIMT runtime with which every CPU library is linked.
 
-    Plain and watched code share it. Its folder program/ is only for CUDA programs.
+    Plain and watched code share it.
     """
     sources = keys.list_sources(*keys.RUNTIME)
     flavour = replace(flavour, check=False)
     stamps = tuple((path, path.stat().st_mtime_ns) for path in sources)
     key = flavour, stamps, find_tool("g++")
     if key not in _runtimes or not store.is_complete_elf(_runtimes[key]):
-        files = [path for path in sources if path.suffix == ".cpp"]
-        files = [f for f in files if f.parent.name not in ("program", "libraries")]
-        _runtimes[key] = _link("simt", files, flavour, [])
+        _runtimes[key] = _link("simt", list_runtime(), flavour, [])
     return _runtimes[key]
+
+
+def list_runtime() -> list[Path]:
+    """List the SIMT runtime's files that CPU libraries and wheels are linked with.
+
+    program/ is only for CUDA programs, and libraries/ has versions of NVIDIA's.
+    """
+    files = [path for path in keys.list_sources(*keys.RUNTIME) if path.suffix == ".cpp"]
+    return [f for f in files if f.parent.name not in ("program", "libraries")]
 
 
 # Cached, since every library needs the runtime, whose hash covers a hundred files.

@@ -75,7 +75,8 @@ CHECK(frees_that_a_gpu_refuses) {
 CHECK(more_than_there_is) {
     void *p = &p, *first;
     size_t free_before, free_after, total;
-    // While an allocation exists, those of other programs do not count.
+    // While this program has an allocation, cudaMemGetInfo() ignores what
+    // other programs allocate and free.
     EXPECT(!cudaMalloc(&first, 1));
     EXPECT(!cudaMemGetInfo(&free_before, &total) && free_before <= total);
     EXPECT_ERROR(cudaMalloc(&p, total + 1), cudaErrorMemoryAllocation);

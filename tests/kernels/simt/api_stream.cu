@@ -289,7 +289,7 @@ CHECK(attributes_of_kernels) {
                                  cudaSharedmemCarveoutMaxShared));
     EXPECT_ERROR(cudaFuncSetAttribute(
                      with_shared, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                     227 << 10), // with the kernel's own 8 KB, too much
+                     227 << 10), // too much together with the kernel's 8 KB
                  cudaErrorInvalidValue);
     EXPECT_ERROR(cudaFuncGetAttributes(&a, (const void *)0),
                  cudaErrorInvalidDeviceFunction);

@@ -135,7 +135,7 @@ EXPORT int run_integers(int *out, u16 *bits, const half *x, const long long *n,
 }
 
 /* Compute the dot product of two vectors of pairs with shuffles and an atomic,
- * and other operations on pairs. */
+ * and try other operations on pairs. */
 static __global__ void pairs(half *total, half2 *pair, float *out,
                              const half2 *a, const half2 *b) {
     const int t = threadIdx.x;

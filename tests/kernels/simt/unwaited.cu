@@ -65,8 +65,8 @@ EXPORT int run_boxed(float *out, const float *x, int in, int back) {
     return cudaGetLastError();
 }
 
-/* out (128): one sum of each thread's of ones (64,8) @ ones (8,64), read before
- * or after the wait. */
+/* out (128): one element of ones (64,8) @ ones (8,64) from each thread, read
+ * before or after the wait. */
 static __global__ void product(float *out, int wait) {
     extern __shared__ char raw_s[];
     float *const a_s = (float *)aligned_1024(raw_s);

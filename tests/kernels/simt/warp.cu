@@ -126,7 +126,7 @@ EXPORT int run_through_shared(int *out) {
     return cudaGetLastError();
 }
 
-/* Half of a block waits at a barrier and the other at a warp primitive,
+/* Half of a block waits at a barrier and the other half at a warp primitive,
  * forever. */
 static __global__ void deadlock(int *out) {
     if (threadIdx.x % 2)

@@ -39,7 +39,7 @@ from .comparison import (
 )
 from .plot import KEY, MARKS, colour_of, name_of, write_caption
 
-# A phone shows the text of a figure of this width, in SVG points, 9 pixels high.
+# Width in SVG points; on a phone, the text of such a figure is 9 pixels high.
 WIDE = 430
 LEFT, RIGHT = 3.0, 3e3  # flops per byte at the ends of the left half
 COLUMNS, LINE = 3, 15  # columns of the list, and the height of its lines

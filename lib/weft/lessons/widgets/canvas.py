@@ -210,9 +210,9 @@ class Canvas:
 
     Without `cnn`, a model with the lab's trained weights reads it.
 
-    A notebook run by a program and a saved page have no front end for widgets. There,
-    and without anywidget, the reader sees the figure of `examples` instead: test
-    digits, given by number.
+    A notebook run by a program and a saved page have no front end for widgets. Both
+    show figure() instead, as does a notebook without anywidget. `examples` are the
+    indices of the test digits in this figure.
     """
 
     def __init__(self, cnn: Cnn | None = None, examples: Sequence[int] = (0, 8, 18)):

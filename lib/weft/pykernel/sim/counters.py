@@ -46,7 +46,7 @@ _ATOMIC, _FENCE = CODES[ATOMIC], CODES[FENCE]
 _GLOBAL, _SHARED = SPACES[GLOBAL], SPACES[SHARED]
 SECTOR = 32  # bytes per sector
 BANKS = 32  # banks of 4 bytes each
-PLANS = 4  # number of recent batches whose groups of rows by request are kept
+PLANS = 4  # recent batches for which the result of group_requests() is kept
 
 
 class SiteSums:

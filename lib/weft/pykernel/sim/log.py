@@ -187,7 +187,7 @@ class Log:
         if self.shapes:
             rows = np.cumsum(plain_loops.Table(self.shapes).lengths(packed, cut=True))
             packed = packed[: np.searchsorted(rows, KEPT)]
-        packed = packed[:KEPT]  # of an endless loop, keep only the beginning
+        packed = packed[:KEPT]  # keep only the beginning of an endless loop
         loop = np.flatnonzero(packed & (SITES - 1) == HEADER)[-1:]
         if len(loop):
             shape = self.shapes[int(packed[loop[0]]) // SITES]

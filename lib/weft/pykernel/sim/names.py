@@ -110,7 +110,7 @@ def helper_of(value: Any) -> types.FunctionType | None:
 
 
 def is_foreign(value: Any) -> bool:
-    """Return whether a value is a function of the host, or of whole arrays, as np.sum.
+    """Return whether a value is a function of the host or, like np.sum, of arrays.
 
     NumPy's ufuncs and types are not foreign, since they accept single numbers.
     """

@@ -155,7 +155,7 @@ def find_loops(code: Sequence[Instruction]) -> list[CodeLoop]:
     ]
 
 
-_Edges = list[list[int]]  # for each instruction, the indices of others
+_Edges = list[list[int]]  # for each instruction, the indices of related ones
 
 
 def list_successors(code: Sequence[Instruction]) -> _Edges:

@@ -1,16 +1,15 @@
 """Pictures of a launch as SVG: which thread touches what, how often, and when.
 
-show                    show(): a launch, and its picture
+show                    show(): a launch, and its picture; view="access"
 touches, scene          a launch's accesses as a table; threads, and the part to draw
 svg, grid               marks, sliders, and the positions of cells
-access, access_layout   view="access": arrays, threads, and what the sliders move
+access_layout           ... arrays, threads, and what the sliders move
 panels, arrows          ... panels of one or several arrays; arrows between them
 heat, lanes             the other views; lanes also contains the timeline
-streams                 a GPU's work over time, with a row for each stream
 latency                 latency(): warps that take turns, and their picture
-issue, warp_steps       ... a model of one multiprocessor; instructions of its warps
+warp_steps              ... the instructions of its warps
 values                  arrays with their values; keys over the passes of a sort
-warps                   a warp's loads of several widths; lanes that update one bin
+warps                   loads of several widths; lanes at one bin; warps that take turns
 rows                    passes over a row, and who reads it, with sliders
 merge_rounds            rounds in which places take numbers from others: trees, scans
 scans                   where kept numbers go; scans of a block, and of waiting blocks

@@ -5,7 +5,7 @@
     latency(sum_rows)[4, 64](...).utilisation          {2: 0.004, 4: 0.009, ...}
 
 The launch runs on the simulator. A model of one multiprocessor replays its warps;
-pictures.issue describes the model's rules and numbers. The picture has a row for each
+pictures.warps describes the model's rules and numbers. The picture has a row for each
 warp, and time runs from left to right. The model ignores caches and bandwidth: it
 explains how latency is hidden and does not forecast times.
 """
@@ -21,11 +21,11 @@ from ...base.text import count_things, write_thousands
 from ...pykernel.language import PythonKernel
 from ...pykernel.sim import sim
 from . import svg
-from .issue import ISSUING, MEMORY, NEAR, OTHERS, READY, Model, Run, replay
 from .panels import EDGE
 from .show import Picture
 from .svg import Drawing, Slider, box, label, num, remark
 from .warp_steps import programs
+from .warps import ISSUING, MEMORY, NEAR, OTHERS, READY, Model, Run, replay
 
 if TYPE_CHECKING:
     from ...report.model import Report

@@ -1,5 +1,5 @@
 (() => {
-  // Adds sliders and a full-screen button to a still picture in an output.
+  // Add sliders and a full-screen button to a still picture in an output.
   const story = STORY;
   const style = `
     :host { display: block; position: relative; max-width: 920px; color: inherit }
@@ -40,7 +40,7 @@
     const text = new TextDecoder().decode(
       Uint8Array.from(bytes, (letter) => letter.charCodeAt(0)));
     const holder = element("div", { innerHTML: text });
-    // Removes the style of the picture's background; the page has its own.
+    // Remove the style of the picture's background; the page has its own.
     holder.querySelector("style").remove();
     holder.className = "picture";
     const svg = holder.querySelector("svg");
