@@ -2,7 +2,6 @@
 
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 from tiers import loop_over
 
@@ -157,10 +156,12 @@ def test_the_table_has_measured_gpus_and_names_missing_ones(capsys, monkeypatch)
     assert "not measured yet" not in capsys.readouterr().out
 
 
-def test_the_wait_for_a_core_is_that_of_the_busiest_wait():
-    before = {0: (1.0, 0.0), 1: (1.0, 0.0)}
-    after = {0: (2.0, 0.0), 1: (1.75, 0.25)}
-    assert workers._find_wait(before, after) == pytest.approx(0.25)
+def test_only_the_wait_for_other_programs_counts():
+    before = {0: (1.0, 0.0, 0.0), 1: (1.0, 0.0, 0.0)}
+    after = {0: (2.0, 0.0, 0.1), 1: (1.5, 0.5, 0.1)}
+    assert workers._find_wait(before, after) == pytest.approx(0.15)
+    after = {0: (2.0, 0.2, 0.1), 1: (1.5, 0.2, 0.3)}  # the workers' own threads
+    assert workers._find_wait(before, after) == 0.0
     assert workers._find_wait(before, {}) == 0.0  # the workers have ended
 
 
@@ -172,13 +173,3 @@ def test_a_checkpoint_that_never_comes_is_an_error(tmp_path):
         workers.wait_for_checkpoint(tmp_path, seconds=0.02)
     (tmp_path / "step-5.npz").touch()
     assert workers.wait_for_checkpoint(tmp_path).name == "step-5.npz"
-
-
-def test_a_mean_of_means_is_refused_and_a_weighted_one_accepted():
-    def weigh(means, counts):
-        pairs = [(m, n) for m, n in zip(means, counts) if n]
-        return sum(n * m for m, n in pairs) / sum(counts)
-
-    workers.check_combine(weigh)
-    with pytest.raises(AssertionError, match=r"shares \[7, 3\]"):
-        workers.check_combine(lambda means, counts: np.mean(means, axis=0))
