@@ -24,7 +24,7 @@ import pytest
 from weft.base.errors import ArgumentError
 from weft.commands import mnist as command
 from weft.mnist import Config, data, initial_weights, launcher, parallel
-from weft.mnist.launcher import Job, Launch, launch, write_options
+from weft.mnist.launcher import Job, Launch, launch, limit_shutdown, write_options
 from weft.mnist.weights import (
     Checkpoint,
     list_checkpoints,
@@ -127,6 +127,14 @@ def test_a_difference_between_workers_is_named():
     for hello in hellos:
         hello["problem"] = "no file"
     assert find_problem(hellos) == "no file"
+
+
+def test_torchrun_gets_only_options_that_it_has():
+    parser = argparse.ArgumentParser()
+    assert limit_shutdown(parser) == []
+    parser.add_argument("--shutdown-timeout")
+    words = limit_shutdown(parser)
+    assert float(parser.parse_args(words).shutdown_timeout) > 0
 
 
 def test_the_worker_that_was_killed_is_reported_and_not_its_peers():

@@ -14,6 +14,7 @@ of its processes exists any more.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import dataclasses
 import logging
@@ -112,7 +113,6 @@ def run_agent(launch: Launch, config: Config, words: list[str]) -> int:
         library.rung(config.rungs[0])
     agent = ["--nproc-per-node", str(launch.workers)]
     agent += ["--max-restarts", str(launch.max_restarts)]
-    agent += ["--shutdown-timeout", str(GRACE)]
     if launch.machines == 1:
         agent += ["--standalone"]
         if sys.platform == "linux":  # workers of one machine need no other interface
@@ -139,7 +139,7 @@ def _run_torchrun(words: list[str], launch: Launch) -> int:
     if "LOGLEVEL" not in os.environ:  # the agent's log repeats what report() says
         logging.disable(logging.CRITICAL)
     try:
-        run.main(words)
+        run.main([*limit_shutdown(run.get_args_parser()), *words])
     except ChildFailedError as error:
         return report(error.failures)
     except SignalException as stop:
@@ -152,6 +152,12 @@ def _run_torchrun(words: list[str], launch: Launch) -> int:
     finally:
         logging.disable(logging.NOTSET)
     return 0
+
+
+def limit_shutdown(parser: argparse.ArgumentParser) -> list[str]:
+    """Return torchrun's option for GRACE; PyTorch 2.11 does not have it yet."""
+    known = "--shutdown-timeout" in parser.format_help()
+    return ["--shutdown-timeout", str(GRACE)] * known
 
 
 def report(failures: dict[int, Any]) -> int:
