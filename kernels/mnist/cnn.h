@@ -111,6 +111,10 @@ struct cnn_impl {
 /* Return the number of floats in parameter `index` of a model of this shape. */
 size_t cnn_param_count(const struct weft_cnn_config *config, int index);
 
+/* Multiply the loss of a worker's images by their share of the whole batch,
+ * `value`, and store that in *share: the factor of the loss's gradient. */
+int cnn_scale_loss(float *loss, float *share, float value, weft_stream stream);
+
 /* Memory on the target that is allocated piece by piece and freed together. */
 enum { CNN_PIECES = 64 };
 struct cnn_memory {

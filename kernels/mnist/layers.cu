@@ -406,18 +406,12 @@ static int layers_step(void *state, float *loss, const uint8_t *images,
 
 /* ---- a step in parts ----------------------------------------------------- */
 
-static __global__ void scale_loss(float *loss, float *share, float value) {
-    *share = value;
-    *loss *= value;
-}
-
 static int run_to_blocks(struct layers *n, const struct cnn_share *s,
                          weft_stream stream) {
     WEFT_TRY(forward_step(n, s->loss, s->images, s->labels, s->order, s->batch,
                           NULL, stream));
-    scale_loss<<<1, 1, 0, weft_cuda_stream(stream)>>>(
-        s->loss, n->share, (float)s->batch / s->total);
-    WEFT_LAUNCHED(scale_loss);
+    WEFT_TRY(
+        cnn_scale_loss(s->loss, n->share, (float)s->batch / s->total, stream));
     return linear_backward(n, n->share, s->batch, NULL, stream);
 }
 

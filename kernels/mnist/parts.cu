@@ -100,3 +100,14 @@ int weft_cnn_gradients(weft_cnn *cnn, float **buffer, size_t *count,
     *block = all.block;
     return WEFT_OK;
 }
+
+static __global__ void scale_loss(float *loss, float *share, float value) {
+    *share = value;
+    *loss *= value;
+}
+
+int cnn_scale_loss(float *loss, float *share, float value, weft_stream stream) {
+    scale_loss<<<1, 1, 0, weft_cuda_stream(stream)>>>(loss, share, value);
+    WEFT_LAUNCHED(scale_loss);
+    return WEFT_OK;
+}
