@@ -6,6 +6,7 @@ import pytest
 from tiers import loop_over
 
 from weft.base.errors import ArgumentError
+from weft.benchmarks.plot_bodies import load_elsewhere
 from weft.lessons import workers
 from weft.lessons.widgets.predict import predict
 from weft.mnist import WorkerError
@@ -28,7 +29,13 @@ def make_row(batch=64, waited=0.0, **changes):
             for name, a, b in steps
         ]
     row = {"impl": "weft", "device": "a CPU", "backend": "gloo", "batch": batch}
-    row |= {"us": 14e3, "alone_us": 10e3, "apart_us": 12e3, "collective_us": 4e3}
+    row |= {
+        "precision": "fp32",
+        "us": 14e3,
+        "alone_us": 10e3,
+        "apart_us": 12e3,
+        "collective_us": 4e3,
+    }
     row |= {"speedup": 1.4, "efficiency": 0.7, "timeline": timeline, "waited": waited}
     return row | changes
 
@@ -133,6 +140,7 @@ def test_the_parts_of_a_step_add_up_to_it():
 
 def test_times_of_a_shared_machine_are_not_shown(capsys, monkeypatch):
     monkeypatch.delenv("WEFT_SHARED", raising=False)
+    monkeypatch.setattr(workers, "load_elsewhere", lambda what: [])
     rows = [make_row(waited=0.4)]
     assert workers.play_timeline([rows]) is None
     assert workers.explain_step(rows) is None
@@ -148,11 +156,31 @@ def test_the_table_has_measured_gpus_and_names_missing_ones(capsys, monkeypatch)
     monkeypatch.setattr(workers, "load_elsewhere", lambda what: [])
     assert "a CPU, gloo" in str(workers.compare([make_row()]))
     assert "not measured yet" in capsys.readouterr().out
-    result = {"machine": {"device": "two GPUs"}, "date": "2026-12-01T10:00"}
-    result["rows"] = [make_row(impl="torch", layout="nhwc")]
+    slower = make_row(impl="torch", layout="nchw") | {"us": 1e9}
+    result = {"machine": {"device": "two GPUs", "date": "2026-12-01"}}
+    result["rows"] = [slower, make_row(impl="torch", layout="nhwc")]
     monkeypatch.setattr(workers, "load_elsewhere", lambda what: [result])
     text = str(workers.compare([make_row()]))
     assert "two GPUs (2026-12-01)" in text and "PyTorch's DDP, nhwc" in text
+    assert "nchw" not in text
+    assert "not measured yet" not in capsys.readouterr().out
+
+
+def test_the_committed_rows_confirm_the_lesson(capsys):
+    """The numbers of the paragraph about two GPUs."""
+    (result,) = load_elsewhere("workers")
+    rows = {
+        (row["impl"], row["batch"] // row["workers"]): row
+        for row in workers.select_best(result["rows"])
+        if row["precision"] == "fp32"
+    }
+    ours, ddp = rows["weft", 64], rows["torch", 64]
+    assert ours["alone_us"] == pytest.approx(100, abs=5)
+    assert ours["us"] == pytest.approx(560, abs=5)
+    assert ddp["us"] == pytest.approx(2600, abs=50)
+    assert rows["weft", 1024]["speedup"] == pytest.approx(1.6, abs=0.05)
+    assert ddp["efficiency"] > ours["efficiency"]
+    assert "NVIDIA H200" in str(workers.compare([make_row()]))
     assert "not measured yet" not in capsys.readouterr().out
 
 

@@ -19,20 +19,12 @@ from typing import Any
 
 import numpy as np
 
+from .. import mnist
 from ..base.errors import ArgumentError, running_shell
 from ..base.style import DIM, FAULT, OURS, REFERENCE, SHARED, WIDTH, WRITTEN
 from ..base.text import count_things
 from ..benchmarks.plot_bodies import load_elsewhere
-from ..mnist import (
-    Cnn,
-    Config,
-    Job,
-    Place,
-    WorkerError,
-    epoch_order,
-    initial_weights,
-    load,
-)
+from ..mnist import Cnn, Config, Job, Place, WorkerError
 from ..report.html import Table, table
 from ..see.pictures import svg
 from ..see.pictures.panels import EDGE
@@ -101,14 +93,14 @@ def train_here(config: Config, workers: int = 2) -> list[dict[str, np.ndarray]]:
     Return the weights of each. With two workers, the bits are those of two processes,
     since a sum of two numbers does not depend on their order.
     """
-    train, batch = load("train").first(config.limit), config.batch
+    train, batch = mnist.load("train").first(config.limit), config.batch
     shares = [Place(rank, workers).share(batch) for rank in range(workers)]
     models = [Cnn(max_batch=batch) for _ in shares]
     for model in models:
         model.data(train)
-        model.set_weights(initial_weights(config.seed))
+        model.set_weights(mnist.initial_weights(config.seed))
     for epoch in range(config.epochs):
-        order = epoch_order(config.seed, epoch, len(train), batch)
+        order = mnist.epoch_order(config.seed, epoch, len(train), batch)
         for images in order.reshape(-1, batch):
             for model, share in zip(models, shares):
                 model.begin(images[share], total=batch)
@@ -483,8 +475,8 @@ def compare(rows: Sequence[Row]) -> Table | None:
         here = f"{rows[0]['device']}, {rows[0]['backend']}"
         lines += [_write_line(row, here) for row in rows]
     for result in load_elsewhere("workers"):
-        device = f"{result['machine']['device']} ({result['date'][:10]})"
-        lines += [_write_line(row, device) for row in result["rows"]]
+        device = f"{result['machine']['device']} ({result['machine']['date']})"
+        lines += [_write_line(row, device) for row in select_best(result["rows"])]
     if not load_elsewhere("workers"):
         print("GPUs, with NCCL: not measured yet.")
     if not lines:
@@ -493,7 +485,15 @@ def compare(rows: Sequence[Row]) -> Table | None:
     return table(lines, *names, "efficiency, %", "device")
 
 
+def select_best(rows: Sequence[Row]) -> list[Row]:
+    """Return our row and DDP's fastest one for each precision and batch."""
+    slowest_first = sorted(rows, key=lambda row: -row["us"])
+    best = {(r["precision"], r["batch"], r["impl"]): r for r in slowest_first}
+    return [best[key] for key in sorted(best)]
+
+
 def _write_line(row: Row, device: str) -> tuple[Any, ...]:
     who = "ours" if row["impl"] == "weft" else f"PyTorch's DDP, {row['layout']}"
+    who += f", {row['precision']}" * (row["precision"] != "fp32")
     ms = row["us"] / 1e3, row["alone_us"] / 1e3
     return who, row["batch"], *ms, row["speedup"], 100 * row["efficiency"], device
