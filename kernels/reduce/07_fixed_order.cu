@@ -11,10 +11,10 @@
  *             A block adds neighbouring pieces, so it counts itself in one or
  *             two pieces of sums. There are 16 times as many blocks as run at
  *             the same time: where blocks are fast, more of them run.
- * Measured:   237.5 us for 2^28 numbers, and 237.8 us with CUB. It took 267 us
- *             while the last block alone added all sums, and takes 246 us
- *             without additional blocks (NVIDIA H200, 2026-11-30, standalone
- *             run).
+ * Measured:   240.5 us for 2^28 numbers, and 235.0 us with CUB. In a program of
+ *             its own, it took 267 us while the last block alone added all
+ *             sums, and took 246 us without additional blocks (NVIDIA H200,
+ *             2026-11-30).
  * Limit:      the last pieces of sums: three dependent steps for 2^28 numbers.
  *             Plain C adds in the same order (reference/reduce.c), so a CPU
  *             gives the same bits. */

@@ -18,10 +18,11 @@
  * Measured:   on an H200, rows of 65,536, 131,072 and 262,144 numbers take 604,
  *             575 and 646 us, where a copy takes 505. A program of this kernel
  *             alone took 546 to 550 us; the difference is not explained.
- * No help:    a ring of bulk loads (TMA) that run ahead into shared memory
- * takes 556 to 592 us at best, in a program of its own. Error:      the factor
- * of a warp's exponentials rounds them once more. So the results of equal
- * numbers in different warps may differ in their last bits. */
+ * No help:    a ring of bulk loads (TMA) that run ahead into shared memory: 556
+ *             to 592 us at best, in a program of its own.
+ * Error:      the factor of a warp's exponentials rounds them once more. So the
+ *             results of equal numbers in different warps may differ in their
+ *             last bits. */
 #include "in_registers.cuh"
 
 #include "common/cluster.cuh"
