@@ -8,14 +8,15 @@ command also draws PICTURES and saves them next to the results.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
 from ..base.paths import ROOT
 from ..base.style import save
-from . import fill_lines, sentences, write_duration, write_table
+from . import fill_lines, sentences, write_duration, write_machine, write_table
 from .matmul.comparison import (
     SIZE,
     Row,
@@ -84,6 +85,47 @@ def _matmul_lines() -> list[list[str]]:
     return lines
 
 
+# Ops that move more bytes than they compute.
+MOVERS = ("reduce", "softmax", "layernorm", "rmsnorm", "scan", "compact", "histogram")
+MOVERS += ("sort", "topk")
+
+
+def describe_movers() -> str:
+    """Compare our fastest rung of each of MOVERS with PyTorch and CUB."""
+    all_results = {op: sentences.load_newest(op, "cuda") for op in MOVERS}
+    lines = [_compare_mover(results["rows"]) for results in all_results.values()]
+    heads = ["op", "elements", "rung", "time", "PyTorch", "ratio", "CUB", "ratio"]
+    machines = {write_machine(one): None for one in all_results.values()}
+    days = {one["machine"]["date"]: None for one in all_results.values()}
+    return (
+        write_table(heads, "lrlrrrrr", lines)
+        + "\n\n"
+        + fill_lines(
+            "The largest size of each op; of equal ones, the squarest. PyTorch is the "
+            "faster one of eager and compiled. A ratio above 1 means that ours is "
+            f"faster ({'; '.join(machines)}, {min(days)} to {max(days)})."
+        )
+    )
+
+
+def _compare_mover(rows: Sequence[Row]) -> list[str]:
+    """Return the table cells of an op: our fastest rung, PyTorch and CUB."""
+    shape = max(map(_shape_of, rows), key=lambda sizes: (math.prod(sizes), min(sizes)))
+    rows = [row for row in rows if _shape_of(row) == shape and row["us"]]
+    ours = sentences.fastest_row(rows, "weft")
+    cells = [ours["op"], " x ".join(f"{n:,}" for n in shape), ours["rung"]]
+    cells.append(write_duration(ours["us"]))
+    for peer in ("torch", "cub"):
+        times = [row["us"] for row in rows if row["impl"] == peer]
+        ratio = f"{min(times) / ours['us']:.2f}" if times else "–"
+        cells += [write_duration(min(times)) if times else "–", ratio]
+    return cells
+
+
+def _shape_of(row: Row) -> tuple[int, ...]:
+    return (row["rows"], row["cols"]) if row.get("cols") else (row["count"],)
+
+
 README = ROOT / "README.md"
 RESULTS_PAGE = ROOT / "docs" / "results.md"
 COMMAND = "python -m weft.benchmarks.readme"
@@ -96,6 +138,7 @@ PAGES[RESULTS_PAGE] = {
     "race on a processor": sentences.describe_processor_race,
     "matmul": matmul_table,
     "sustained": sentences.describe_sustained,
+    "movers": describe_movers,
     "edit and launch": sentences.describe_edits,
     "counters": sentences.describe_counters,
     "watching": sentences.describe_watching,
