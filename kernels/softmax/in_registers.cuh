@@ -21,7 +21,7 @@ template <bool WIDE, int GROUPS> struct held {
         float most = -INFINITY;
 #pragma unroll
         for (int j = 0; j < GROUPS; j++)
-            own[j] = thread.load(x, j, count, -INFINITY);
+            own[j] = thread.template load<READ_ONCE>(x, j, count, -INFINITY);
 #pragma unroll
         for (int j = 0; j < GROUPS; j++) most = fmaxf(most, max_four(own[j]));
         return most;

@@ -140,6 +140,9 @@ class _Language:
         return acc + a.float() @ b.float()
 
 
+OPTIONS = ("num_warps", "num_stages")  # of a launch; for the compiler, not the twin
+
+
 class _Program:
     """What triton.jit() makes of a function; program[grid](...) runs the grid."""
 
@@ -150,7 +153,7 @@ class _Program:
     def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
         def launch(*args: Any, **more: Any) -> None:
             given = dict(zip(self.names, args)) | more
-            given = {name: _point_to(name, value) for name, value in given.items()}
+            given = {n: _point_to(n, x) for n, x in given.items() if n not in OPTIONS}
             language = twin.language
             language.axes = len(grid)
             for turn in itertools.product(*(range(count) for count in grid)):
