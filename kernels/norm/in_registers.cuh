@@ -10,6 +10,9 @@
  * for every row, from a cache, after the row's moments are known. They would
  * fill twice as many registers as the row. */
 template <bool CENTRED, bool WIDE, int GROUPS> struct held {
+    // Long rows of layernorm would displace weight and bias from the cache:
+    // with READ_ONCE, 16,384 numbers took 532 us instead of 520 on an H200.
+    enum { READING = CENTRED && GROUPS > 4 ? READ : READ_ONCE };
     const normal &n;
     sharer<WIDE> thread;
     unsigned start, count;
@@ -40,8 +43,7 @@ template <bool CENTRED, bool WIDE, int GROUPS> struct held {
         moments warp = {};
 #pragma unroll
         for (int j = 0; j < GROUPS; j++)
-            own[j] =
-                thread.template load<READ_ONCE>(n.x + first, j, count, 0.0f);
+            own[j] = thread.template load<READING>(n.x + first, j, count, 0.0f);
         if (n.residual) add_residual(first);
         if (CENTRED) {
 #pragma unroll
