@@ -456,7 +456,8 @@ def check_stub(schema: str, text: str) -> None:
     assert isinstance(stub, ast.FunctionDef), f"{schema}: {text} is no function"
     name = parsed.name.partition("::")[2]
     assert stub.name == name, f"{schema}: the name is {stub.name}, not {name}"
-    ends = [None] * (len(stub.args.args) - len(stub.args.defaults))
+    absent = "no default"  # None is the default of some ops
+    ends = [absent] * (len(stub.args.args) - len(stub.args.defaults))
     got = [
         (arg.arg, arg.annotation and ast.unparse(arg.annotation), value)
         for arg, value in zip(
@@ -464,7 +465,7 @@ def check_stub(schema: str, text: str) -> None:
         )
     ]
     want = [
-        (a.name, str(a.type), a.default_value if a.has_default_value() else None)
+        (a.name, str(a.type), a.default_value if a.has_default_value() else absent)
         for a in parsed.arguments
     ]
     assert got == want, f"{schema}: the parameters are {got}, not {want}"
