@@ -297,22 +297,22 @@ def test_two_workers_train_as_one(undisturbed):
 
 
 @pytest.mark.slow
-def test_killed_workers_lead_to_the_bits_of_an_undisturbed_run(undisturbed, tmp_path):
-    """Three times, SIGKILL ends a worker at a random step."""
+def test_a_killed_worker_leads_to_the_bits_of_an_undisturbed_run(undisturbed, tmp_path):
+    """SIGKILL ends a worker at a random step."""
     rows, bits = undisturbed
-    chance = random.Random(0)
+    chance = random.Random()
     config = replace(CONFIG, checkpoint=tmp_path, checkpoint_every=2)
     config = replace(config, save=tmp_path / "w.npz")
     killed = 0
-    with Job(config, 2, max_restarts=3) as job:
+    with Job(config, 2, max_restarts=1) as job:
         for line in job:
-            if "epoch 1/1 (" in line and killed < 3:
+            if "epoch 1/1 (" in line and not killed:
                 time.sleep(0.1 * chance.random())
                 with contextlib.suppress(KeyError, ProcessLookupError):
                     os.kill(job.pids[chance.randrange(2)], signal.SIGKILL)
                     killed += 1
         again = job.rows()
-    assert killed == 3
+    assert killed == 1
     assert again[0]["losses"] == rows[0]["losses"]
     assert again[0]["test_accuracies"] == rows[0]["test_accuracies"]
     assert read_bits(config.save) == bits
