@@ -30,6 +30,7 @@ def make_row(batch=64, waited=0.0, **changes):
         ]
     row = {"impl": "weft", "device": "a CPU", "backend": "gloo", "batch": batch}
     row |= {
+        "workers": 2,
         "precision": "fp32",
         "us": 14e3,
         "alone_us": 10e3,
@@ -157,11 +158,11 @@ def test_the_table_has_measured_gpus_and_names_missing_ones(capsys, monkeypatch)
     assert "a CPU, gloo" in str(workers.compare([make_row()]))
     assert "not measured yet" in capsys.readouterr().out
     slower = make_row(impl="torch", layout="nchw") | {"us": 1e9}
-    result = {"machine": {"device": "two GPUs", "date": "2026-12-01"}}
+    result = {"machine": {"device": "a GPU", "date": "2026-12-01"}}
     result["rows"] = [slower, make_row(impl="torch", layout="nhwc")]
     monkeypatch.setattr(workers, "load_elsewhere", lambda what: [result])
     text = str(workers.compare([make_row()]))
-    assert "two GPUs (2026-12-01)" in text and "PyTorch's DDP, nhwc" in text
+    assert "2 x a GPU, gloo (2026-12-01)" in text and "PyTorch's DDP, nhwc" in text
     assert "nchw" not in text
     assert "not measured yet" not in capsys.readouterr().out
 
@@ -178,10 +179,18 @@ def test_the_committed_rows_confirm_the_lesson(capsys):
     assert ours["alone_us"] == pytest.approx(100, abs=5)
     assert ours["us"] == pytest.approx(560, abs=5)
     assert ddp["us"] == pytest.approx(2600, abs=50)
+    assert ddp["alone_us"] == pytest.approx(1700, abs=50)
     assert rows["weft", 1024]["speedup"] == pytest.approx(1.6, abs=0.05)
     assert ddp["efficiency"] > ours["efficiency"]
-    assert "NVIDIA H200" in str(workers.compare([make_row()]))
+    assert "2 x NVIDIA H200, nccl" in str(workers.compare([make_row()]))
     assert "not measured yet" not in capsys.readouterr().out
+
+
+def test_the_table_begins_with_fp32_and_our_row_precedes_ddps():
+    kinds = [("torch", "tf32"), ("torch", "fp32"), ("weft", "fp32"), ("weft", "bf16")]
+    rows = [make_row(impl=impl, precision=precision) for impl, precision in kinds]
+    best = [(row["impl"], row["precision"]) for row in workers.select_best(rows)]
+    assert best == [kinds[2], kinds[1], kinds[0], kinds[3]]
 
 
 def test_only_the_wait_for_other_programs_counts():

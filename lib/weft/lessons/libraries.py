@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from ..base import style as kit
-from ..base.errors import ArgumentError, running_shell
+from ..base.errors import ArgumentError
 from ..base.progress import PATIENCE, Progress
 from ..base.style import DIM, FAULT, PALE, READ, SHARED, THREAD, WRITTEN
 from ..benchmarks import libraries, write_digits
@@ -120,7 +120,7 @@ def _recognise(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> str:
 
 
 def _show_wrong(right: np.ndarray) -> None:
-    """Draw which numbers of c are right, in a notebook."""
+    """Draw which numbers of c are right."""
     rows, cols = right.shape
     title = f"{int(right.sum())} of {right.size} numbers of c are right"
     out = [label(EDGE, 24, title, 14)]
@@ -130,9 +130,7 @@ def _show_wrong(right: np.ndarray) -> None:
         out.append(box(x, y, 26, 26, colour=colour, fill=svg.FILL))
         out.append(label(x + 13, y + 17, sign, 12, anchor="middle"))
     size = max(340, EDGE * 2 + cols * 26), 52 + rows * 26
-    if shell := running_shell():
-        drawing = Drawing(title, *size, "".join(out), [], {(): []}, (), title)
-        shell.display_pub.publish(drawing._repr_mimebundle_())
+    Drawing(title, *size, "".join(out), [], {(): []}, (), title).show()
 
 
 def _check_reach(name: str, x: torch.Tensor, ld: int, rows: int, cols: int) -> None:

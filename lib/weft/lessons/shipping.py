@@ -30,7 +30,7 @@ import numpy as np
 import torch
 
 from ..base import style as kit
-from ..base.errors import KernelError, running_shell
+from ..base.errors import KernelError
 from ..base.paths import KERNELS, LIB, ROOT
 from ..base.style import FAULT, OPPONENT, READ, REFERENCE, SHARED, WIDTH
 from ..base.text import count_things
@@ -311,21 +311,11 @@ def check_choice(card: tuple[int, int], cubins: Sequence[str], chosen: Any) -> N
     right = [name for name in fitting if int(name.rstrip("a")) == best] or [None]
     if chosen in right:
         return
-    _show(draw_choice(card, cubins, chosen))
+    draw_choice(card, cubins, chosen).show()
     raise AssertionError(
         f"card {card[0]}.{card[1]}, cubins {', '.join(cubins) or '(none)'}: the answer "
         f"is {chosen!r}, not {right[0]!r}"
     )
-
-
-def _show(picture: Drawing) -> None:
-    """Show a picture in a notebook, or its description elsewhere."""
-    if running_shell() is None:
-        print(picture.account)
-        return
-    from IPython.display import display
-
-    display(picture)
 
 
 def _draw_choice(
@@ -419,7 +409,7 @@ def show_lanes(again: bool = False) -> Iterator[None]:
     try:
         yield
     except OutOfArray as error:
-        _show(draw_program(error))
+        draw_program(error).show()
         if again:
             raise
         print(error)

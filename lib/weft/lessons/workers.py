@@ -5,7 +5,7 @@ play_owners()                       which worker owns which image of a batch
 check_owners(images, batch, parts)  draws a wrong answer
 draw_parts(model)                   the bytes of each layer, in the order of sending
 play_timeline([rows])               a step of both workers, with and without overlap
-play_times(rows)                    where a step's time goes
+explain_step(rows)                  where a step's time goes
 compare(rows)                       our workers beside PyTorch's DDP
 """
 
@@ -20,11 +20,12 @@ from typing import Any
 import numpy as np
 
 from .. import mnist
-from ..base.errors import ArgumentError, running_shell
+from ..base.errors import ArgumentError
 from ..base.style import DIM, FAULT, OURS, REFERENCE, SHARED, WIDTH, WRITTEN
 from ..base.text import count_things
 from ..benchmarks.plot_bodies import load_elsewhere
 from ..mnist import Cnn, Config, Job, Place, WorkerError
+from ..mnist.rungs import PRECISIONS
 from ..report.html import Table, table
 from ..see.pictures import svg
 from ..see.pictures.panels import EDGE
@@ -129,11 +130,11 @@ def find_sharing(rows: Sequence[Row]) -> str:
     return "" if is_shown else describe_rows(rows)
 
 
-def reveal(guess: Guess, rows: Sequence[Row], value: float | None) -> Any:
+def reveal(guess: Guess, rows: Sequence[Row], value: float) -> Any:
     """Return guess.measured(value), or a sentence if the machine was shared."""
     if text := find_sharing(rows):
         return print(f"{guess.question} Not shown: {text}.")
-    return guess.measured(math.nan if value is None else value)
+    return guess.measured(value)
 
 
 # ---- who owns which image ------------------------------------------------------------
@@ -201,7 +202,7 @@ def check_owners(images: Sequence[int], batch: int, parts: Sequence[Any]) -> Non
             problem = f"batch {number}: the workers have {sizes} images"
     if problem:
         if len(images) <= 30:
-            _show(_draw_answer(case, images, batch, parts))
+            _draw_answer(case, images, batch, parts).show()
         raise AssertionError(f"{case}: {problem}")
 
 
@@ -248,16 +249,6 @@ def _draw_owners(
     return out
 
 
-def _show(picture: Drawing) -> None:
-    """Show a picture in a notebook, or its description elsewhere."""
-    if running_shell() is None:
-        print(picture.account)
-        return
-    from IPython.display import display
-
-    display(picture)
-
-
 # ---- what is sent --------------------------------------------------------------------
 
 GROUPS = {  # the layers whose gradients are ready together, in backward order
@@ -280,9 +271,7 @@ def draw_parts(model: Any) -> Drawing:
     total = sum(sizes.values())
     title = f"The gradients of a step: {total / 1e6:.2f} MB"
     base = label(EDGE, 24, title, 16, bold=True)
-    base += remark(
-        EDGE, 46, "An area is a number of bytes. Backward, from left to right."
-    )
+    base += remark(EDGE, 46, "Areas show bytes, in backward order from the left.")
     x, top, high, out, edges = EDGE, 62.0, 60.0, "", []
     for group, names in GROUPS.items():
         start = x
@@ -448,13 +437,16 @@ def split_step(row: Row) -> dict[str, float]:
     alone, apart, us = (row[name] / 1e3 for name in ("alone_us", "apart_us", "us"))
     return {
         "one worker's computation, alone": alone,
-        "the other worker's company": apart - alone,
-        "the sums that it waits for": us - apart,
+        "added while the other worker computes, too": apart - alone,
+        "added by the sums": us - apart,
     }
 
 
 def explain_step(rows: Sequence[Row]) -> Table | None:
-    """Return a table of the parts of a step; print a sentence if it was not quiet."""
+    """Return a table of the parts of a step.
+
+    Prints a sentence instead if the machine was shared.
+    """
     if text := find_sharing(rows):
         return print(f"No times: {text}.")
     parts = split_step(rows[0])
@@ -474,21 +466,30 @@ def compare(rows: Sequence[Row]) -> Table | None:
     else:
         here = f"{rows[0]['device']}, {rows[0]['backend']}"
         lines += [_write_line(row, here) for row in rows]
-    for result in load_elsewhere("workers"):
-        device = f"{result['machine']['device']} ({result['machine']['date']})"
-        lines += [_write_line(row, device) for row in select_best(result["rows"])]
-    if not load_elsewhere("workers"):
+    results = load_elsewhere("workers")
+    for result in results:
+        device, date = (result["machine"][name] for name in ("device", "date"))
+        for row in select_best(result["rows"]):
+            there = f"{row['workers']} x {device}, {row['backend']} ({date})"
+            lines.append(_write_line(row, there))
+    if not results:
         print("GPUs, with NCCL: not measured yet.")
     if not lines:
         return None
-    names = "who", "images a step", "ms", "ms of one worker alone", "times as fast"
-    return table(lines, *names, "efficiency, %", "device")
+    names = "who", "images per step", "ms", "ms of one worker alone"
+    return table(lines, *names, "times as fast as one", "efficiency, %", "device")
 
 
 def select_best(rows: Sequence[Row]) -> list[Row]:
-    """Return our row and DDP's fastest one for each precision and batch."""
+    """Return our row and DDP's fastest one for each precision and batch.
+
+    The order is that of PRECISIONS, then of the batches; our row precedes DDP's.
+    """
     slowest_first = sorted(rows, key=lambda row: -row["us"])
-    best = {(r["precision"], r["batch"], r["impl"]): r for r in slowest_first}
+    best = {
+        (PRECISIONS.index(row["precision"]), row["batch"], row["impl"] != "weft"): row
+        for row in slowest_first
+    }
     return [best[key] for key in sorted(best)]
 
 

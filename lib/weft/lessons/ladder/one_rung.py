@@ -49,8 +49,8 @@ _CALLED = re.compile(
 )
 _DEFINED = re.compile(r"^\w+ matmul_(\w+?)_(?:run|scratch|us)\(", re.M)
 WATCHED = 2**32  # maximum number of multiply-adds that inspect() accepts
-VARIED, ITS = "registers_2d", (8, 8)  # the rung; rows and columns of c per thread
-WORKS = ((4, 4), (4, 8), (8, 8), (8, 16))  # TM and TN, for 1024 down to 128 threads
+VARIED, VARIED_WORK = "registers_2d", (8, 8)  # the rung; its elements per thread
+WORKS = ((4, 4), (4, 8), (8, 8), (8, 16))  # TM x TN; 1024 down to 128 threads
 FOLDER = ROOT / "build" / "per_thread"
 # The dtype of a and b; float32 for other precisions.
 _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -192,12 +192,12 @@ class OneRung:
 
 def vary_work(tm: int, tn: int, folder: Path = FOLDER) -> OneRung:
     """Return the rung with tm x tn elements of c per thread; write it to `folder`."""
-    if (tm, tn) == ITS:
+    if (tm, tn) == VARIED_WORK:
         return one_rung(VARIED)
     path = folder / f"registers_{tm}x{tn}.cu"
     copy_rung(VARIED, path, path.stem)
     text = path.read_text()
-    for name, value, new in zip(("TM", "TN"), ITS, (tm, tn)):
+    for name, value, new in zip(("TM", "TN"), VARIED_WORK, (tm, tn)):
         if text.count(f" {name} = {value},") != 1:
             raise ValueError(f"{rung_path(VARIED).name}: {name} = {value} is missing")
         text = text.replace(f" {name} = {value},", f" {name} = {new},")

@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from ...base.errors import running_shell
 from ...base.style import (
     FAINT,
     FAULT,
@@ -357,6 +358,15 @@ class Drawing:
             "parts": list(parts) if len(frames) > 1 else [],
         }
         return write_html(self.svg(), self.account or self.title, story)
+
+    def show(self) -> None:
+        """Show the picture below a notebook's cell; elsewhere, print its account."""
+        if running_shell() is None:
+            print(self.account or self.title)
+            return
+        from IPython.display import display
+
+        display(self)
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         return {"text/html": self.html(), "text/plain": self.account or self.title}
