@@ -3,7 +3,7 @@
     timeline(step)                          one call: kernels, copies, gaps
     timeline(step).gaps(5)                  gaps of at least 5 µs in which nothing ran
     timelines({"eager": a, "graph": b})     several timelines, on one axis
-    committed("mnist eager")                a timeline that came with the lab
+    committed("chain, graph")               a timeline that came with the lab
     modelled(queue, us)                     a model that follows the rules of streams
 
 On a GPU, torch.profiler reads the times from CUPTI. The profiler slows the host down,
