@@ -187,6 +187,19 @@ def test_a_timeline_has_each_sum_also_if_its_thread_is_late():
     assert exchange.sizes == [(3, 4), (2, 4)]
 
 
+def test_the_sentence_about_sums_has_only_times_that_the_row_has():
+    """A worker with a GPU does not wait itself, so the row has no waiting time."""
+    row = {"impl": "weft", "rung": "fused", "precision": "fp32", "layout": "nchw"}
+    row |= {"workers": 2, "speedup": 1.5, "efficiency": 0.75, "backend": "nccl"}
+    row |= {"sent_bytes": 2e6, "collective_us": 500.0}
+    row |= {"hidden_us": None, "waited_us": None}
+    sums = "nccl adds 2.00 MB a step in 0.50 ms"
+    assert command.describe_workers([row])[-1] == f"{sums}."
+    row |= {"hidden_us": 400.0, "waited_us": 100.0}
+    more = ", of which 0.40 ms pass during computation; a worker waits 0.10 ms."
+    assert command.describe_workers([row])[-1] == sums + more
+
+
 # ---- checkpoints ---------------------------------------------------------------------
 
 
