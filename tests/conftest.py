@@ -117,7 +117,9 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, obj: Any) -> list | N
     if collector.config.getoption("-m") != "not slow":
         return None
     marks = getattr(obj, "pytestmark", [])
-    return [] if "slow" in [getattr(mark, "name", "") for mark in marks] else None
+    is_slow = "slow" in [getattr(mark, "name", "") for mark in marks]
+    # pytest_deselected() refuses the item if the slow tier would not collect its file.
+    return [] if is_slow and may_have_slow_tests(collector.path) else None
 
 
 @functools.cache

@@ -11,9 +11,10 @@
  *             other block works while it waits. So the exponentials of such a
  *             block are relative to their warp's maximum: one barrier instead
  *             of four.
- * Measured:   rows of 32,768 numbers take 540 us with four barriers. A kernel
- *             with one barrier takes 518 us, where a copy takes 504 (NVIDIA
- *             H200, 2^28 numbers, 2026-11-30, standalone run).
+ * Measured:   rows of 32,768 numbers take 536 us, where a copy takes 503. In a
+ *             program of its own, a kernel with one barrier took 518 us, and
+ *             this rung, which then had four, 540 (NVIDIA H200, 2^28 numbers,
+ *             2026-11-30).
  * Limit:      longer rows, which rung 5 computes, and fewer rows than
  *             multiprocessors. Rung 8 joins the registers of several blocks.
  * Error:      the sum is added in a tree over the block. With more than 16,384

@@ -15,11 +15,12 @@
  * Limit:      a block waits for the slowest of its cluster in each row. Rung 6
  *             computes longer rows. The rung needs compute capability 9.0. On
  *             the CPU target, a cluster is one block.
- * Measured:   on an H200, rows of 65,536, 131,072 and 262,144 numbers take 604,
- *             575 and 646 us, where a copy takes 505. A program of this kernel
- *             alone took 546 to 550 us; the difference is not explained.
- * No help:    a ring of bulk loads (TMA) that run ahead into shared memory: 556
- *             to 592 us at best, in a program of its own.
+ * Measured:   rows of 65,536, 131,072 and 262,144 numbers take 603, 575 and 646
+ *             us, where a copy takes 502 to 503 (NVIDIA H200, 2^28 numbers,
+ *             2026-11-30). In a program of its own, this kernel took 546 to 550
+ *             us (2026-11-29); the difference is not explained.
+ * No help:    in that program, a ring of bulk loads (TMA) that run ahead into
+ *             shared memory took 556 to 592 us at best.
  * Error:      the factor of a warp's exponentials rounds them once more. So the
  *             results of equal numbers in different warps may differ in their
  *             last bits. */

@@ -18,10 +18,10 @@
  *             their own, the count took 274 us and a pass 877. With ballots in
  *             C++ and one copy of the counts, these were 532 and 1620 (NVIDIA
  *             H200, 2026-11-30).
- * Limit:      36 bytes for each key, and the counts of a tile: 2 KiB for 88
- *             that it moves. A pass takes 1.7 times as long as a copy of its
- *             bytes: the additions and exchanges in shared memory, and waiting
- *             for earlier tiles. */
+ * Limit:      36 bytes for each key. A tile also writes 2 KiB of states for the
+ *             88 KiB that it moves. A pass takes 1.7 times as long as a copy of
+ *             its bytes, since it adds and exchanges in shared memory, and
+ *             waits for earlier tiles. */
 #include "common/counts.cuh"
 #include "tile.cuh"
 

@@ -52,7 +52,8 @@ static __device__ __forceinline__ unsigned find_own(const sort_pass &p) {
 
 /* Return the lanes of the warp whose digits equal that of the calling lane.
  * Ballots are faster than __match_any_sync(), and equal_bit() than ballots in
- * C++: on an H200, a pass over 2^28 keys took 972 us instead of 1327. */
+ * C++: a pass over 2^28 keys took 972 us instead of 1327 (NVIDIA H200,
+ * 2026-11-30). */
 static __device__ __forceinline__ unsigned find_peers(unsigned digit) {
     static_assert((int)BITS == 8, "eight ballots");
     const unsigned low =

@@ -44,7 +44,6 @@ LAUNCHED = {
     "conv2d_tiled": 128,
     "linear_tiled": 128,
     "linear_tiled_few": 256,
-    "add_in_order": 256,
 }
 LARGEST = 1024  # threads of a block, if the kernel states no maximum
 

@@ -85,9 +85,11 @@ def _matmul_lines() -> list[list[str]]:
     return lines
 
 
-# Ops that move more bytes than they compute.
-MOVERS = ("reduce", "softmax", "layernorm", "rmsnorm", "scan", "compact", "histogram")
-MOVERS += ("sort", "topk")
+# Ops whose time is that of their memory traffic, not of their arithmetic.
+MOVERS = (
+    *("reduce", "softmax", "layernorm", "rmsnorm", "scan", "compact", "histogram"),
+    *("sort", "topk"),
+)
 
 
 def describe_movers() -> str:
@@ -101,9 +103,10 @@ def describe_movers() -> str:
         write_table(heads, "lrlrrrrr", lines)
         + "\n\n"
         + fill_lines(
-            "The largest size of each op; of equal ones, the squarest. PyTorch is the "
-            "faster one of eager and compiled. A ratio above 1 means that ours is "
-            f"faster ({'; '.join(machines)}, {min(days)} to {max(days)})."
+            "A row has the largest size of its op. Of shapes with equal sizes, it has "
+            "the squarest. PyTorch is the faster one of eager and compiled. A ratio "
+            "above 1 means that ours is faster ("
+            f"{'; '.join(machines)}, {min(days)} to {max(days)})."
         )
     )
 

@@ -4,6 +4,8 @@ weft grade alice_02a_shared_memory.ipynb --json alice.json
 weft grade submission.ipynb --gradescope results.json
 weft grade --nbgrader 02a_shared_memory release.ipynb   write nbgrader's assignment
 weft grade --otter 02a_shared_memory 02a.ipynb          a notebook for otter
+
+lessons/grading.py also starts this module as the process in which answers run.
 """
 
 from __future__ import annotations
@@ -99,7 +101,7 @@ def run_answers() -> None:
     """Run the answers whose jobs stdin describes, and write a line of JSON for each.
 
     The process reads its jobs as JSON. It imports the lab once. Each answer runs in a
-    fork with its own limits. lessons/grading.py starts this process.
+    fork with its own limits.
     """
     request = json.load(sys.stdin)
     shell = InteractiveShell.instance()

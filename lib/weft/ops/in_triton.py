@@ -140,7 +140,7 @@ class _Language:
         return acc + a.float() @ b.float()
 
 
-OPTIONS = ("num_warps", "num_stages")  # of a launch; for the compiler, not the twin
+OPTIONS = ("num_warps", "num_stages")  # for Triton's compiler; the twin ignores them
 
 
 class _Program:

@@ -3,7 +3,7 @@
     timeline(step)                          one call: kernels, copies, gaps
     timeline(step).gaps(5)                  gaps of at least 5 µs in which nothing ran
     timelines({"eager": a, "graph": b})     several timelines, on one axis
-    committed("mnist eager")                a timeline that came with the lab
+    committed("chain, graph")               a timeline that came with the lab
     modelled(queue, us)                     a model that follows the rules of streams
 
 On a GPU, torch.profiler reads the times from CUPTI. The profiler slows the host down,
@@ -337,18 +337,16 @@ ROW, LANE, HOST_ROW, GAPS = 26.0, 22.0, 12.0, 20.0  # heights of rows, in pixels
 LEFT_OF = {"size": 11, "anchor": "end", "faint": True}  # style of a row's label
 NARROW = 5.0  # smallest width of a mark with an outline, in pixels
 KINDS = {  # text, colour and opacity for each kind of span
-    "kernel": ("kernel", THREAD, 0.35),
-    "operator": ("operator of ATen", THREAD, 0.35),
-    "to device": ("copy to the device", READ, 0.15),
-    "to host": ("copy to the host", WRITTEN, 0.5),
-    "copy or fill": ("copy or fill on the device", "currentColor", 0.25),
-    "host": ("call of the host", "currentColor", 0.5),
-    "launch": ("launch", "currentColor", 0.1),
-    "fetch": ("fetches weights", READ, 0.25),
+    KERNEL: ("kernel", THREAD, 0.35),
+    OPERATOR: ("operator of ATen", THREAD, 0.35),
+    TO_DEVICE: ("copy to the device", READ, 0.15),
+    TO_HOST: ("copy to the host", WRITTEN, 0.5),
+    OTHER: ("copy or fill on the device", "currentColor", 0.25),
+    HOST: ("call of the host", "currentColor", 0.5),
+    LAUNCH: ("launch", "currentColor", 0.1),
+    FETCH: ("fetches weights", READ, 0.25),
 }
-
-
-COPIES = ("to device", "to host", "copy or fill")
+COPIES = (TO_DEVICE, TO_HOST, OTHER)
 
 
 def draw(named: Mapping[str, Timeline], own_axis: bool = False) -> str:
@@ -381,8 +379,8 @@ def draw(named: Mapping[str, Timeline], own_axis: bool = False) -> str:
 def account(one: Timeline) -> str:
     """Describe a timeline in words."""
     work = one.work
-    kernels = sum(span.kind in ("kernel", "operator") for span in work)
-    noun = "operator" if work[0].kind == "operator" else "kernel"
+    kernels = sum(span.kind in (KERNEL, OPERATOR) for span in work)
+    noun = "operator" if work[0].kind == OPERATOR else "kernel"
     text = count_things(kernels, noun) if kernels else ""
     if copies := sum(span.kind in COPIES for span in work):
         text += f"{' and ' * bool(text)}{copies} {'copy' if copies == 1 else 'copies'}"

@@ -48,7 +48,6 @@ from .touches import Touches, block_name, ravel, sentence, write_place
 
 if TYPE_CHECKING:
     from ...pykernel.sim.layout import Trace
-    from .svg import Drawing
 
 VIEWS = {  # the module and the drawing function of each view
     "access": ("show", "draw_accesses"),

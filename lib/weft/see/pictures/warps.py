@@ -1,8 +1,8 @@
-"""Draw how the lanes of one warp load bytes and queue at bins, and model issue.
+"""Draw how a warp's lanes load bytes and queue at bins; model how warps take turns.
 
 draw_widths()                  512 bytes, with a slider for the width of the loads
 play_queues(noise, digit)      queues of 32 keys, with a slider from noise to digit
-replay(programs, ...)          models how warps take turns; latency.py draws it
+replay(blocks, ...)            the turns of warps, which latency.py draws
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from . import svg
 from .panels import EDGE
 from .svg import Drawing, Slider, arrow, behind, box, label, num, remark, rule, thread
 from .warp_steps import ARITHMETIC, BARRIER, GLOBAL, STORE, Program
-from .warp_steps import SHARED as NEARBY
+from .warp_steps import SHARED as SHARED_LOAD
 
 # ---- widths --------------------------------------------------------------------------
 
@@ -244,7 +244,7 @@ class Model:
 
     def latencies(self) -> dict[str, int]:
         """Return the latency of each kind of instruction in cycles."""
-        loads = {GLOBAL: self.memory, NEARBY: self.shared}
+        loads = {GLOBAL: self.memory, SHARED_LOAD: self.shared}
         return loads | {ARITHMETIC: self.arithmetic, BARRIER: self.barrier, STORE: 1}
 
 
