@@ -13,6 +13,7 @@ import os
 import random
 import signal
 import socket
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -27,11 +28,13 @@ from weft.mnist import Config, data, initial_weights, launcher, parallel
 from weft.mnist.launcher import Job, Launch, launch, limit_shutdown, write_options
 from weft.mnist.weights import (
     Checkpoint,
+    hash_arrays,
     list_checkpoints,
     read_checkpoints,
     write_checkpoint,
 )
 from weft.mnist.workers import LOST, Place, WorkerError, find_problem
+from weft.mnist.workers_race import Exchange
 
 CONFIG = Config(limit=128, batch=16, epochs=1, iterations=1)
 STEPS = 8
@@ -152,6 +155,49 @@ def test_the_worker_that_was_killed_is_reported_and_not_its_peers():
     ):
         with pytest.raises(WorkerError, match=message):
             report(*codes)
+
+
+def test_unequal_weights_are_an_error():
+    model = SimpleNamespace(weights={"w": np.zeros(2, np.float32)})
+    own = hash_arrays(model.weights.values())
+    for rank, kind in ((0, ArgumentError), (1, SystemExit)):
+        hashes = [own, own]
+        workers = SimpleNamespace(gather=lambda *_, hashes=hashes: hashes)
+        training = SimpleNamespace(cnn=model, workers=workers, place=Place(rank, 2))
+        parallel.Training.check_equal(training)
+        hashes[1] = hash_arrays([np.ones(2, np.float32)])
+        with pytest.raises(kind):  # rank 0 alone prints the error
+            parallel.Training.check_equal(training)
+
+
+def test_a_timeline_has_each_sum_also_if_its_thread_is_late():
+    class Work:
+        def wait(self) -> None:
+            if threading.current_thread() is not threading.main_thread():
+                time.sleep(0.05)
+
+    parts = [np.zeros(3, np.float32), np.zeros(2, np.float32), None]
+    methods = dict.fromkeys(("begin", "update", "synchronize"), lambda *_, **__: None)
+    model = SimpleNamespace(next=iter(parts).__next__, **methods)
+    workers = SimpleNamespace(place=Place(0, 2), pulse=None)
+    workers.start_sum, workers.wait = lambda part: Work(), lambda work: work.wait()
+    exchange = Exchange(model, workers, CONFIG)
+    names = [name for name, _, _ in exchange.trace(np.arange(8), 16)]
+    assert {"send 12 bytes", "send 8 bytes"} < {*names}
+    assert exchange.sizes == [(3, 4), (2, 4)]
+
+
+def test_the_sentence_about_sums_has_only_times_that_the_row_has():
+    """A worker with a GPU does not wait itself, so the row has no waiting time."""
+    row = {"impl": "weft", "rung": "fused", "precision": "fp32", "layout": "nchw"}
+    row |= {"workers": 2, "speedup": 1.5, "efficiency": 0.75, "backend": "nccl"}
+    row |= {"sent_bytes": 2e6, "collective_us": 500.0}
+    row |= {"hidden_us": None, "waited_us": None}
+    sums = "nccl adds 2.00 MB a step in 0.50 ms"
+    assert command.describe_workers([row])[-1] == f"{sums}."
+    row |= {"hidden_us": 400.0, "waited_us": 100.0}
+    more = ", of which 0.40 ms pass during computation; a worker waits 0.10 ms."
+    assert command.describe_workers([row])[-1] == sums + more
 
 
 # ---- checkpoints ---------------------------------------------------------------------
@@ -278,8 +324,8 @@ def undisturbed(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_two_workers_train_as_one(undisturbed):
-    """The row has its columns, and the accuracy is that of one process."""
+def test_two_workers_train_as_ddp_does(undisturbed):
+    """The row has its columns, and the first losses are those of PyTorch's DDP."""
     rows, _ = undisturbed
     ours, ddp = rows[0], rows[1]
     assert (ours["workers"], ours["backend"], ours["batchnorm"]) == (2, "gloo", "local")

@@ -20,16 +20,16 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-from IPython.core.interactiveshell import InteractiveShell
+from typing import TYPE_CHECKING, Any
 
 from ..base import store
 from ..base.errors import ArgumentError, NotSolved
 from ..base.text import count_things
 from ..lessons import grading
 from ..lessons.grading import MEMORY, SECONDS, SOLVED, STOPPED, UNSOLVED, WRONG, grade
-from . import magic
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -103,6 +103,11 @@ def run_answers() -> None:
     The process reads its jobs as JSON. It imports the lab once. Each answer runs in a
     fork with its own limits.
     """
+    # Imported lazily: the command itself needs no IPython, whose import is slow.
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from . import magic
+
     request = json.load(sys.stdin)
     shell = InteractiveShell.instance()
     shell.history_manager.enabled = False

@@ -72,7 +72,7 @@ def _add_worker_arguments(parser: argparse.ArgumentParser) -> None:
     every = dict(type=int, metavar="STEPS", default=defaults.checkpoint_every)
     add("--checkpoint-every", help="steps between two checkpoints" + end, **every)
     add("--resume", action="store_true", help="continue from the last checkpoint")
-    late = "a worker without a sign of life for so many seconds is an error" + end
+    late = "seconds within which a hung worker becomes an error" + end
     add("--timeout", type=float, default=defaults.timeout, metavar="S", help=late)
 
 
@@ -176,13 +176,12 @@ def describe_workers(rows: list[dict[str, Any]]) -> list[str]:
             f"{who}: {row['workers']} workers are {row['speedup']:.2f} times as fast as"
             f" one with its part of the batch ({100 * row['efficiency']:.0f} %)."
         )
-    ms = [first[f"{name}_us"] / 1e3 for name in ("collective", "hidden", "waited")]
-    notes.append(
-        f"{first['backend']} adds {first['sent_bytes'] / 1e6:.2f} MB a step in "
-        f"{ms[0]:.2f} ms, of which {ms[1]:.2f} ms pass during computation; a worker "
-        f"waits {ms[2]:.2f} ms."
-    )
-    return notes
+    sums = f"{first['backend']} adds {first['sent_bytes'] / 1e6:.2f} MB a step in "
+    sums += f"{first['collective_us'] / 1e3:.2f} ms"
+    if first["waited_us"] is not None:
+        sums += f", of which {first['hidden_us'] / 1e3:.2f} ms pass during computation"
+        sums += f"; a worker waits {first['waited_us'] / 1e3:.2f} ms"
+    return [*notes, f"{sums}."]
 
 
 _RATIOS = ("vs_torch_best", "vs_torch_eager")

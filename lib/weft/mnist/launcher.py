@@ -30,13 +30,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from ..base import device as devices
 from ..base.errors import ArgumentError
 from ..base.paths import LIB
 from ..timing import read_json
 from ..timing.results import first_line
 from ..toolchain import native
-from .parallel import check_config
+from .parallel import check_config, choose_threads
 from .rungs import FASTEST, Config
 from .workers import LOST, WorkerError
 
@@ -107,6 +106,8 @@ def run_agent(launch: Launch, config: Config, words: list[str]) -> int:
     # PyTorch's C++ code would log a stack for each error that is reported here, too.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
     check_config(config, launch.workers * launch.machines, launch.workers)
+    if launch.machines > 1:
+        check_endpoint(launch.endpoint)
     device = "cuda" if str(config.device).startswith("cuda") else "cpu"
     library = native.library("mnist", device)  # built here once, not by each worker
     if config.rungs != [FASTEST]:
@@ -118,14 +119,13 @@ def run_agent(launch: Launch, config: Config, words: list[str]) -> int:
         if sys.platform == "linux":  # workers of one machine need no other interface
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     else:
-        check_endpoint(launch.endpoint)
         seconds = config.timeout
         limits = f"join_timeout={JOIN * seconds:.0f},read_timeout={seconds:.0f}"
         agent += ["--nnodes", str(launch.machines), "--rdzv-backend", "c10d"]
         agent += ["--rdzv-endpoint", launch.endpoint, "--rdzv-id", "weft"]
         agent += ["--rdzv-conf", limits]
-    threads = config.threads or max(1, devices.count_cores() // launch.workers)
-    os.environ.setdefault("OMP_NUM_THREADS", str(threads))
+    threads = str(choose_threads(config, launch.workers))
+    os.environ.setdefault("OMP_NUM_THREADS", threads)
     return _run_torchrun([*agent, "-m", "weft", "mnist", *words], launch)
 
 
@@ -136,7 +136,7 @@ def _run_torchrun(words: list[str], launch: Launch) -> int:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.elastic.rendezvous import RendezvousError
 
-    if "LOGLEVEL" not in os.environ:  # the agent's log repeats what report() says
+    if "LOGLEVEL" not in os.environ:  # the agent's log repeats report()'s errors
         logging.disable(logging.CRITICAL)
     try:
         run.main([*limit_shutdown(run.get_args_parser()), *words])

@@ -18,6 +18,7 @@ and number of channels (not measured).
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import sys
@@ -52,6 +53,7 @@ from .workers import (
     is_worker,
     join,
     read_place,
+    refuse,
 )
 from .workers_race import Exchange, WorkerRace
 
@@ -124,8 +126,8 @@ def _own_config(config: Config, place: Place) -> Config:
     """Return the options of one worker; raise ArgumentError if they do not fit."""
     check_config(config, place.size, place.local_size)
     threads = config.threads
-    if place.local_size > 1 and not threads:
-        threads = max(1, devices.count_cores() // place.local_size)
+    if place.local_size > 1:
+        threads = choose_threads(config, place.local_size)
     native.set_threads(threads)
     device = config.device
     if place.local_size > 1 and str(device) == "cuda":
@@ -137,6 +139,11 @@ def _own_config(config: Config, place: Place) -> Config:
         if str(device).startswith("cuda"):
             torch.cuda.set_device(torch.device(device))
     return replace(config, device=device, threads=threads)
+
+
+def choose_threads(config: Config, local_size: int) -> int:
+    """Return a worker's threads: by default, its part of this machine's cores."""
+    return config.threads or max(1, devices.count_cores() // local_size)
 
 
 def check_config(config: Config, size: int, local_size: int) -> None:
@@ -172,10 +179,6 @@ class Training(WorkerRace):
 
     def __init__(self, config: Config, place: Place):
         train, test = data.load("train").first(config.limit), data.load("test")
-        if config.batch > len(train):
-            raise ArgumentError(
-                f"batch={config.batch}: expected at most {len(train)} training images"
-            )
         super().__init__(config, train, test)
         self.place = place
         self.steps = len(train) // config.batch  # of an epoch
@@ -224,7 +227,7 @@ class Training(WorkerRace):
 
     # ---- checkpoints ---------------------------------------------------------------
 
-    @property
+    @functools.cached_property
     def facts(self) -> dict[str, Any]:
         """What a continued run must have in common with this one."""
         facts = {name: getattr(self.config, name) for name in LASTING}
@@ -253,9 +256,7 @@ class Training(WorkerRace):
                 problem = str(error)
         problem = workers.gather("resume", problem)[0]
         if problem:
-            if workers.leads:
-                raise ArgumentError(problem)
-            raise SystemExit(1)
+            refuse(self.place, problem)
         packed = workers.share_bytes("checkpoint", packed)
         again = "a worker ended: " * bool(workers.restarts)
         if not continues:
@@ -298,7 +299,7 @@ class Training(WorkerRace):
         hashes = self.workers.gather("weights", own)
         for rank, digest in enumerate(hashes):
             if digest != hashes[0]:
-                raise ArgumentError(f"the weights of ranks 0 and {rank} differ")
+                refuse(self.place, f"the weights of ranks 0 and {rank} differ")
 
     # ---- training ------------------------------------------------------------------
 

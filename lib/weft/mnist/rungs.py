@@ -50,7 +50,7 @@ class Config:
     checkpoint: str | Path | None = None  # a folder
     checkpoint_every: int = 100  # steps
     resume: bool = False  # whether to continue from the last checkpoint
-    timeout: float = 60.0  # seconds after which a silent worker is an error
+    timeout: float = 60.0  # seconds within which a hung worker is an error
 
     def __post_init__(self) -> None:
         minima = {"epochs": 0, "batch": 1, "iterations": 1, "threads": 0, "seed": 0}

@@ -63,10 +63,6 @@ class Result:
 def run(config: Config) -> Result:
     """Time and train the contenders. After Ctrl-C, the weights are in config.save."""
     train, test = data.load("train").first(config.limit), data.load("test")
-    if config.batch > len(train):
-        raise ArgumentError(
-            f"batch={config.batch}: expected at most {len(train)}, the training images"
-        )
     with contextlib.ExitStack() as stack:
         stack.callback(native.set_threads, native.set_threads(config.threads))
         if config.compare:
@@ -83,6 +79,11 @@ class Race:
     """One run: our model, the twins, and their measurements."""
 
     def __init__(self, config: Config, train: data.Split, test: data.Split):
+        if config.batch > len(train):
+            raise ArgumentError(
+                f"batch={config.batch}: expected at most {len(train)}, the training "
+                "images"
+            )
         self.config, self.train, self.test = config, train, test
         names = config.rungs
         if names == [LADDER]:

@@ -1,4 +1,4 @@
-"""The processes that train one model together, as one of them sees them.
+"""Connect the processes that train one model together, and find one that hangs.
 
 torchrun starts the processes and sets RANK, WORLD_SIZE and other variables, from which
 read_place() makes a Place. join() connects the processes, and compares what must be
@@ -22,7 +22,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -87,7 +87,7 @@ def read_place() -> Place:
 
 
 class Workers:
-    """All workers, from the place of one. A single one needs no PyTorch."""
+    """One worker's connection to all others. A single worker needs no PyTorch."""
 
     def __init__(self, place: Place, backend: str | None, restarts: int = 0):
         self.place, self.backend, self.restarts = place, backend, restarts
@@ -96,7 +96,7 @@ class Workers:
 
     @property
     def leads(self) -> bool:
-        """Whether this worker speaks, and writes files."""
+        """Whether this worker prints the results, and writes files."""
         return self.place.rank == 0
 
     def start_sum(self, data: Any) -> Any:
@@ -135,10 +135,10 @@ class Workers:
         """Wait until all workers are here."""
         self.sum(np.zeros(1, np.float32))
 
-    def share_bytes(self, name: str, data: bytes | None) -> bytes:
-        """Return the leader's bytes in all workers; the others pass None."""
+    def share_bytes(self, name: str, data: bytes) -> bytes:
+        """Return the leader's `data` in all workers."""
         if self.store is None:
-            return data or b""
+            return data
         if self.leads:
             self.store.set(name, data)
         with self._explained():
@@ -201,9 +201,7 @@ def join(
     hello = {**asdict(place), "facts": facts, "problem": problem}
     verdict = _arrive(store, place, hello, timeout)
     if verdict["problem"]:
-        if place.rank:
-            raise SystemExit(1)
-        raise ArgumentError(verdict["problem"])
+        refuse(place, verdict["problem"])
     prefix = verdict["round"]
     workers = Workers(place, backend, verdict["restarts"])
     workers.store = dist.PrefixStore(prefix, store)
@@ -269,6 +267,13 @@ def _judge(store: Any, size: int, end: float, timeout: float) -> dict[str, Any]:
                 return verdict
         time.sleep(POLL)
     raise WorkerError(f"{_name_ranks(missing)} did not arrive within {timeout:g} s")
+
+
+def refuse(place: Place, problem: str) -> NoReturn:
+    """End all workers for the same problem: rank 0 raises ArgumentError."""
+    if place.rank:
+        raise SystemExit(1)
+    raise ArgumentError(problem)
 
 
 def find_problem(hellos: list[dict[str, Any]]) -> str:
@@ -358,7 +363,7 @@ class Pulse(threading.Thread):
                     return self._end_process(
                         f"{_name_ranks(hung)} gave no sign of life for "
                         f"{patience:.3g} s (--timeout {self.timeout:g})",
-                        speaks=min({*range(self.place.size)} - {*hung}),
+                        reporter=min({*range(self.place.size)} - {*hung}),
                     )
         except (RuntimeError, OSError):
             self._end_process("the rendezvous store is gone: its agent has ended", 0)
@@ -366,12 +371,12 @@ class Pulse(threading.Thread):
     def _read(self, store: Any, rank: int) -> str:
         return store.get(str(rank)).decode() if store.check([str(rank)]) else ""
 
-    def _end_process(self, text: str, speaks: int) -> None:
-        """Print the error, if this rank speaks, and end the process."""
+    def _end_process(self, text: str, reporter: int) -> None:
+        """End the process; the rank `reporter` first prints the error."""
         if self._ending.is_set():
             return
-        if self.place.rank == speaks:
+        if self.place.rank == reporter:
             with contextlib.suppress(OSError, ValueError):
                 print(f"weft mnist: {text}", file=sys.stderr, flush=True)
         # Other threads may be in a collective for ever, so nothing is cleaned up.
-        os._exit(1 if self.place.rank == speaks else LOST)
+        os._exit(1 if self.place.rank == reporter else LOST)

@@ -1,4 +1,4 @@
-"""The steps of several workers, and their timing against PyTorch's DDP.
+"""Run the steps of several workers, and time them against PyTorch's DDP.
 
 Exchange runs a step in which the workers add their gradients. WorkerRace times it in
 turns with one worker alone, and with DdpTwin: PyTorch's twin under
@@ -40,13 +40,14 @@ class Exchange:
         self.is_global = config.batchnorm == "global"
         self.lr = config.lr
         self.waited = 0.0  # seconds in which this worker has only waited
-        self.sizes: list[tuple[int, Any]] = []  # the parts of a step: count and dtype
+        self.sizes: list[tuple[int, int]] = []  # of a step's parts: count and itemsize
         self.events: list[tuple[str, float, float]] | None = None  # of a traced step
+        self.watchers: list[threading.Thread] = []  # one for each sum of that step
 
     def step(self, images: np.ndarray, total: int) -> None:
         """Run a step of all workers: `images` are this worker's, of `total` images."""
         model, workers = self.model, self.workers
-        if workers.backend is None or workers.place.size == 1:
+        if workers.place.size == 1:
             model.train(images, total, self.lr)
             return
         pending, sizes, clock = [], [], time.perf_counter
@@ -55,7 +56,7 @@ class Exchange:
         try:
             while (part := model.next()) is not None:
                 start = self._note("compute", start)
-                sizes.append((len(part), part.dtype))
+                sizes.append((len(part), part.itemsize))
                 work = workers.start_sum(part)
                 if self.events is not None:
                     self._watch(work, f"send {len(part) * part.itemsize} bytes", start)
@@ -90,21 +91,23 @@ class Exchange:
         return now
 
     def _watch(self, work: Any, name: str, start: float) -> None:
-        """Record when a sum is complete, from another thread."""
+        """Record when a sum is complete, or on a GPU queued, from another thread."""
 
         def wait() -> None:
             work.wait()
             self._note(name, start)
 
-        threading.Thread(target=wait, daemon=True).start()
+        self.watchers.append(threading.Thread(target=wait, daemon=True))
+        self.watchers[-1].start()
 
     def trace(self, images: np.ndarray, total: int) -> list[tuple[str, float, float]]:
         """Run a step; return its events: name, start and end in perf_counter()'s s."""
-        self.events = []
+        self.events, self.watchers = [], []
         self.step(images, total)
         self.model.synchronize()
+        for watcher in self.watchers:  # step() has waited for their sums
+            watcher.join()
         events, self.events = self.events, None
-        time.sleep(0.01)  # for the threads that watch the sums
         return sorted(events, key=lambda event: event[1:])
 
     def time_alone(self) -> float:
@@ -112,9 +115,10 @@ class Exchange:
         import torch  # imported lazily: a single worker needs no PyTorch
 
         device, times = torch.device(str(self.model.device)), []
+        dtypes = {4: torch.float32, 8: torch.float64}
         parts = [
-            torch.zeros(count, device=device, dtype=_torch_dtype(dtype))
-            for count, dtype in self.sizes
+            torch.zeros(count, device=device, dtype=dtypes[itemsize])
+            for count, itemsize in self.sizes
         ]
         for _ in range(EXCHANGES):
             self.workers.barrier()
@@ -128,12 +132,6 @@ class Exchange:
             self.model.synchronize()
             times.append(time.perf_counter() - start)
         return 1e6 * float(np.median(times))
-
-
-def _torch_dtype(dtype: Any) -> Any:
-    import torch  # imported lazily: a single worker needs no PyTorch
-
-    return torch.float64 if "float64" in str(dtype) else torch.float32
 
 
 class WorkerRace(Race):
@@ -169,7 +167,6 @@ class WorkerRace(Race):
         """
         ours, config = self.cnn, self.config
         order, batch = self.order(config.epochs), config.batch
-        share = len(range(batch)[self.place.share(batch)])
         whole = np.resize(order, BLOCK * batch)
         parts = whole.reshape(BLOCK, batch)[:, self.place.share(batch)]
         own = np.ascontiguousarray(parts).ravel()
@@ -179,7 +176,7 @@ class WorkerRace(Race):
                 self.exchange.step(images, batch)
 
         def apart() -> None:
-            ours.train(own, share, config.lr)
+            ours.train(own, parts.shape[1], config.lr)
 
         blocks: dict[Any, Callable[[], None]] = {"ours": together}
         if self.place.size > 1:
@@ -261,12 +258,15 @@ class WorkerRace(Race):
 
         collective_us: the sums alone. waited_us: the time of a timed step in which the
         worker waits, the mean over the workers. hidden_us: the rest of collective_us,
-        which passes while the worker computes. steps: the number of timed steps.
+        which passes while the worker computes. On a GPU, both are None. steps: the
+        number of timed steps.
         """
         names = ("collective_us", "waited_us", "hidden_us", "sent_bytes", "timeline")
         if self.place.size == 1:
             return dict.fromkeys(names)
         exchange = self.exchange
+        waited: float | None
+        hidden: float | None
         waited = self.workers.mean(1e6 * exchange.waited / steps)[0]
         alone = self.workers.mean(exchange.time_alone())[0]
         own = batch[self.place.share(len(batch))]
@@ -281,8 +281,10 @@ class WorkerRace(Race):
             for rank, part in enumerate(events)
             for name, start, end in part
         ]
-        size = sum(n * np.dtype(_numpy_dtype(d)).itemsize for n, d in exchange.sizes)
+        size = sum(count * itemsize for count, itemsize in exchange.sizes)
         hidden = max(0.0, alone - waited)
+        if self.device.type == "cuda":  # there, a stream waits, not this process
+            waited = hidden = None
         return dict(zip(names, (alone, waited, hidden, size, timeline)))
 
     # ---- PyTorch ---------------------------------------------------------------------
@@ -292,10 +294,10 @@ class WorkerRace(Race):
         from .twin import LAYOUTS  # this module imports PyTorch
 
         twins: dict[tuple[str, str], DdpTwin] = {}
+        # Only the rung "reference" has global batch norm, and it runs on processors.
         if self.config.batchnorm == "global" and self.place.size > 1:
             self.absent["torch DDP"] = "PyTorch's SyncBatchNorm needs GPUs"
-            if self.device.type == "cpu":
-                return twins
+            return twins
         names = self.config.twins or [
             f"{r} {layout}" for r in DDP for layout in LAYOUTS
         ]
@@ -306,10 +308,6 @@ class WorkerRace(Race):
             except ArgumentError as error:
                 self.absent[f"torch DDP {name}"] = first_line(error)
         return twins
-
-
-def _numpy_dtype(dtype: Any) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 class DdpTwin:
