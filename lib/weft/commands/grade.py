@@ -106,6 +106,7 @@ def run_answers() -> None:
     # Imported lazily: the command itself needs no IPython, whose import is slow.
     from IPython.core.interactiveshell import InteractiveShell
 
+    # Imported lazily: the module of %%cuda imports IPython too.
     from . import magic
 
     request = json.load(sys.stdin)
