@@ -563,9 +563,39 @@ int weft_cnn_next(weft_cnn *cnn, struct weft_cnn_ready *ready,
  * weft_cnn_next() has given WEFT_CNN_DONE. lr must be finite and at least 0. */
 int weft_cnn_update(weft_cnn *cnn, float lr, weft_stream stream);
 
-/* End a step without an update or a loss, for example after a failed exchange.
- * Without a step, do nothing. */
+/* End a step without an update or a loss, for example after a failed exchange,
+ * and free a recorded step. NCCL requires this before it frees a communicator
+ * that the recorded step uses. */
 int weft_cnn_abandon(weft_cnn *cnn, weft_stream stream);
+
+/* Record a step in parts as a CUDA graph, which weft_cnn_replay() launches: one
+ * launch instead of some fifteen, and the sums of the workers are part of it.
+ *
+ *     weft_cnn_record(cnn, batch, total, 0, stream);
+ *     weft_cnn_next(), sums and weft_cnn_update() on `stream`, as above
+ *     weft_cnn_replay(cnn, order, count, stream);
+ *
+ * From weft_cnn_record() to weft_cnn_update(), `stream` captures the work, and
+ * nothing runs. So `stream` must not be the default stream, and the sums must
+ * be collectives that can be captured. NCCL's can, once the workers have taken
+ * a step of weft_cnn_begin(), in which NCCL connects them. All other functions
+ * that take the model and a stream give WEFT_EINVAL meanwhile.
+ *
+ * The arguments are those of weft_cnn_begin(), but batch must be at least 1.
+ * weft_cnn_update() ends the recording, which includes its lr. A model keeps
+ * one recorded step, and weft_cnn_abandon() frees it. Only fused rungs can be
+ * recorded; the others give WEFT_EINVAL. */
+int weft_cnn_record(weft_cnn *cnn, int batch, int total, int sync_batchnorm,
+                    weft_stream stream);
+
+/* Take the recorded step count / batch times, on the images order[0..count) of
+ * the training set, which is a host array. Weights and losses are those of the
+ * same steps in parts. Return WEFT_EINVAL if no step was recorded, or unless
+ * `count` is a multiple of the recorded batch. A GPU only queues the steps; the
+ * CPU build returns WEFT_EINTR after Ctrl-C. weft_cnn_peek() cannot read the
+ * arrays of these steps. */
+int weft_cnn_replay(weft_cnn *cnn, const int32_t *order, int count,
+                    weft_stream stream);
 
 /* Store the address and the number of floats of the buffer that contains all
  * gradients, padding included. It is target memory, valid until

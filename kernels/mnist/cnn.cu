@@ -187,11 +187,13 @@ int weft_cnn_create(weft_cnn **cnn, int rung,
 
 void weft_cnn_destroy(weft_cnn *cnn) {
     if (!cnn) return;
+    if (cnn->parts.recorded) weft_cnn_abandon(cnn, cnn->parts.stream);
     int outside = cnn->device;
     cudaGetDevice(&outside);
     if (outside != cnn->device) cudaSetDevice(cnn->device);
     cudaDeviceSynchronize(); // steps may still read the memory that is freed
                              // next
+    if (cnn->recording.exec) cudaGraphExecDestroy(cnn->recording.exec);
     if (cnn->state) cnn->impl->destroy(cnn->state);
     for (int i = 0; i < COUNT_OF(cnn->sets); i++)
         cnn_release(&cnn->sets[i].memory);

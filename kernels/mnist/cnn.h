@@ -106,6 +106,12 @@ struct cnn_impl {
     /* Restore what a step in parts has changed, for a step without an update.
      */
     int (*abandon)(void *state, weft_stream stream);
+
+    /* Prepare steps in parts that take the images and store the losses of
+     * *run, one after the other. It is called before every step or run. A rung
+     * with this function ignores the pointers of cnn_share, and queues the same
+     * work for each step, so that a step can be captured in a graph. */
+    int (*prepare)(void *state, const struct cnn_run *run, weft_stream stream);
 };
 
 /* Return the number of floats in parameter `index` of a model of this shape. */

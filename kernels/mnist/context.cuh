@@ -39,6 +39,14 @@ struct parts {
     enum progress progress;
     int at; /* the rung's next part */
     struct cnn_share share;
+    int recorded;       /* whether `stream` captures the step */
+    weft_stream stream; /* only if `recorded` */
+};
+
+/* A step that weft_cnn_replay() repeats. */
+struct recording {
+    cudaGraphExec_t exec; /* NULL: there is none */
+    int batch;
 };
 
 struct weft_cnn {
@@ -55,13 +63,15 @@ struct weft_cnn {
     struct dataset sets[2];   /* indexed by weft_cnn_dataset */
     struct order order;
     struct parts parts;
+    struct recording recording;
     cudaEvent_t done; /* recorded at the end of the last call's work */
     struct cnn_marks marks;
 };
 
 /* The state of a call. During the call, the context's device is current, and
  * its work follows the last call's work, possibly on another stream. On the CPU
- * the call watches for Ctrl-C. */
+ * the call watches for Ctrl-C. While a step is recorded, the event `done` is
+ * not used, because it is from outside the capture. */
 struct visit {
     struct weft_watch watch;
     weft_cnn *cnn;
@@ -74,20 +84,33 @@ struct visit {
         error = cudaGetDevice(&outside);
         if (!error && outside != cnn->device)
             error = cudaSetDevice(cnn->device);
-        if (!error) error = cudaStreamWaitEvent(stream, cnn->done, 0);
+        if (!error && !cnn->parts.recorded)
+            error = cudaStreamWaitEvent(stream, cnn->done, 0);
     }
     ~visit() {
         // If this call fails, the queued work is the cause. weft_sync() reports
         // the error.
-        cudaEventRecord(cnn->done, stream);
+        if (!cnn->parts.recorded) cudaEventRecord(cnn->done, stream);
         if (outside != cnn->device) cudaSetDevice(outside);
     }
 };
 
 /* Begin a function that queues work for `cnn`; must be its first line. */
-#define CNN_VISIT(cnn, stream)                            \
-    WEFT_REQUIRE(cnn, "%s: the model is NULL", __func__); \
-    struct visit visit_(cnn, stream);                     \
+#define CNN_VISIT(cnn, stream)                                    \
+    WEFT_REQUIRE(cnn, "%s: the model is NULL", __func__);         \
+    WEFT_REQUIRE(!cnn->parts.recorded,                            \
+                 "%s: a step is being recorded; call "            \
+                 "weft_cnn_update() or weft_cnn_abandon() first", \
+                 __func__);                                       \
+    CNN_VISIT_STEP(cnn, stream)
+
+/* The same for a function that may be called while a step is recorded. */
+#define CNN_VISIT_STEP(cnn, stream)                                            \
+    WEFT_REQUIRE(cnn, "%s: the model is NULL", __func__);                      \
+    WEFT_REQUIRE(!cnn->parts.recorded || cnn->parts.stream == (stream),        \
+                 "%s: the step is recorded on stream %p, not on %p", __func__, \
+                 (void *)cnn->parts.stream, (void *)(stream));                 \
+    struct visit visit_(cnn, stream);                                          \
     if (visit_.error) return weft_cuda_fail(visit_.error, __func__)
 
 /* ---- data.cu ------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 """Data-parallel training: equal bits, restarts, hangs, and one error for bad input.
 
-Each run has two workers, in other processes, on 128 images. A test that starts workers
+Each run has two workers, in other processes, on 384 images. A test that starts workers
 is slow, since each worker imports PyTorch.
 """
 
@@ -11,20 +11,23 @@ import contextlib
 import io
 import os
 import random
+import shutil
 import signal
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from test_parts import take_step
 
 from weft.base.errors import ArgumentError
 from weft.commands import mnist as command
-from weft.mnist import Config, data, initial_weights, launcher, parallel
+from weft.mnist import Cnn, Config, data, initial_weights, launcher, parallel
 from weft.mnist.launcher import Job, Launch, launch, limit_shutdown, write_options
 from weft.mnist.weights import (
     Checkpoint,
@@ -33,11 +36,11 @@ from weft.mnist.weights import (
     read_checkpoints,
     write_checkpoint,
 )
-from weft.mnist.workers import LOST, Place, WorkerError, find_problem
+from weft.mnist.workers import LOST, PeerLost, Place, WorkerError, find_problem
 from weft.mnist.workers_race import Exchange
 
-CONFIG = Config(limit=128, batch=16, epochs=1, iterations=1)
-STEPS = 8
+CONFIG = Config(limit=384, batch=16, epochs=1, iterations=1)
+STEPS, MIDDLE = 24, 16  # steps of a run, and of its first checkpoint
 
 
 # ---- shares, options and agreement ---------------------------------------------------
@@ -58,7 +61,7 @@ def test_options_are_written_as_words_that_the_command_reads():
     config = replace(
         CONFIG, batchnorm="global", compare=True, lr=0.25, rung="reference"
     )
-    config = replace(config, checkpoint="here", resume=True, timeout=2.5)
+    config = replace(config, checkpoint="here", resume=True, timeout=2.5, graph="off")
     parser = argparse.ArgumentParser(description="")
     command.add_arguments(parser)
     args = vars(parser.parse_args(write_options(config)))
@@ -84,6 +87,7 @@ def test_options_that_workers_cannot_have(options, sizes, message):
     ("options", "message"),
     [
         ({"batchnorm": "none"}, "batchnorm=none: expected local or global"),
+        ({"graph": "on"}, "graph=on: expected auto or off"),
         ({"resume": True}, "resume: expected also a folder"),
         ({"checkpoint_every": 0}, "checkpoint_every=0"),
         ({"timeout": 0}, "timeout=0"),
@@ -187,6 +191,104 @@ def test_a_timeline_has_each_sum_also_if_its_thread_is_late():
     assert exchange.sizes == [(3, 4), (2, 4)]
 
 
+class Peers:
+    """A worker and its peer, whose sums are 0, so that a sum changes nothing.
+
+    fails: the number of the sum that raises an error. theirs: the peer's problem.
+    """
+
+    place, backend = Place(0, 2), "nccl"
+
+    def __init__(self, fails: int = 0, theirs: str = ""):
+        self.fails, self.theirs, self.sums = fails, theirs, 0
+        self.pulse = SimpleNamespace(step=0)
+
+    def start_sum(self, part: np.ndarray) -> None:
+        self.sums += 1
+        if self.sums == self.fails:
+            raise PeerLost("NCCL cannot be captured")
+
+    def wait(self, work: None) -> None:
+        pass
+
+    def gather(self, name: str, value: str) -> list[str]:
+        return [value, self.theirs]
+
+
+@contextlib.contextmanager
+def exchange_with(peers: Peers, **options) -> Iterator[Exchange]:
+    images = np.random.default_rng(0).integers(0, 256, (4, 28, 28), np.uint8)
+    with Cnn("fused", max_batch=2) as model:
+        model.set_weights(initial_weights(0))
+        model.data(data.Split(images, np.arange(4, dtype=np.uint8)))
+        yield Exchange(model, peers, replace(CONFIG, **options))
+
+
+FIRST, PARTS = np.array([0, 1]), np.array([[2, 3], [0, 2], [3, 1]])
+
+
+@pytest.fixture(scope="module")
+def launched():
+    """Return the weights and losses of steps that are launched one by one."""
+    with exchange_with(Peers(), graph="off") as exchange:
+        assert exchange.capture(FIRST, 4) == "" and not exchange.workers.sums
+        for images in (FIRST, *PARTS):
+            exchange.step(images, 4)
+        return exchange.model.weights, exchange.model.losses()
+
+
+def check_steps(exchange: Exchange, launched: tuple) -> None:
+    """Run the other steps, and compare the bits of all."""
+    weights, losses = launched
+    exchange.run(PARTS[:1], 4)
+    exchange.run(PARTS[1:], 4)
+    assert np.array_equal(exchange.model.losses(), losses)
+    for name, array in exchange.model.weights.items():
+        assert np.array_equal(array, weights[name]), name
+    assert exchange.workers.pulse.step == 1 + len(PARTS)
+
+
+@pytest.mark.slow
+def test_a_captured_step_contains_its_sums_and_takes_the_same_steps(launched):
+    with exchange_with(Peers()) as exchange:
+        assert exchange.capture(FIRST, 4) == "" and exchange.is_graph
+        assert exchange.workers.sums == 4  # two to connect, two in the graph
+        check_steps(exchange, launched)
+        assert exchange.workers.sums == 4
+        exchange.close()
+        with pytest.raises(ArgumentError, match="no step has been recorded"):
+            exchange.model.replay(FIRST)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("peers", "problem"),
+    [
+        (Peers(fails=3), "rank 0: NCCL cannot be captured"),
+        (Peers(fails=4), "rank 0: NCCL cannot be captured"),
+        (Peers(theirs="rank 1: no"), "rank 1: no"),
+    ],
+    ids=["first sum", "last sum", "another worker"],
+)
+def test_without_a_graph_all_workers_launch_their_steps(launched, peers, problem):
+    with exchange_with(peers) as exchange:
+        assert exchange.capture(FIRST, 4) == problem and not exchange.is_graph
+        before = peers.sums
+        check_steps(exchange, launched)
+        assert peers.sums == before + 2 * len(PARTS)
+
+
+def test_only_nccls_sums_are_captured():
+    for peers, options in (
+        (SimpleNamespace(backend="gloo", place=Place(0, 2)), {}),
+        (SimpleNamespace(backend="nccl", place=Place(0, 1)), {}),
+        (SimpleNamespace(backend="nccl", place=Place(0, 2)), {"graph": "off"}),
+    ):
+        exchange = Exchange(SimpleNamespace(), peers, replace(CONFIG, **options))
+        assert exchange.capture(FIRST, 4) == "" and not exchange.is_graph
+        exchange.close()
+
+
 def test_the_sentence_about_sums_has_only_times_that_the_row_has():
     """A worker with a GPU does not wait itself, so the row has no waiting time."""
     row = {"impl": "weft", "rung": "fused", "precision": "fp32", "layout": "nchw"}
@@ -198,6 +300,8 @@ def test_the_sentence_about_sums_has_only_times_that_the_row_has():
     row |= {"hidden_us": 400.0, "waited_us": 100.0}
     more = ", of which 0.40 ms pass during computation; a worker waits 0.10 ms."
     assert command.describe_workers([row])[-1] == sums + more
+    row |= {"graph": True}
+    assert "one launch of a CUDA graph" in command.describe_workers([row])[-1]
 
 
 # ---- checkpoints ---------------------------------------------------------------------
@@ -317,18 +421,21 @@ def is_alive(pid: int) -> bool:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    """Run two workers to the end; return the rows, and the weights' bits."""
-    path = tmp_path_factory.mktemp("undisturbed") / "w.npz"
-    rows = launch(replace(CONFIG, save=path, compare=True), 2)
-    return rows, read_bits(path)
+    """Run two workers to the end; return rows, the weights' bits, and checkpoints."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    config = replace(CONFIG, save=folder / "w.npz", compare=True)
+    config = replace(config, checkpoint=folder / "steps", checkpoint_every=MIDDLE)
+    rows = launch(config, 2)
+    return rows, read_bits(config.save), config.checkpoint
 
 
 @pytest.mark.slow
 def test_two_workers_train_as_ddp_does(undisturbed):
     """The row has its columns, and the first losses are those of PyTorch's DDP."""
-    rows, _ = undisturbed
+    rows, _, _ = undisturbed
     ours, ddp = rows[0], rows[1]
     assert (ours["workers"], ours["backend"], ours["batchnorm"]) == (2, "gloo", "local")
+    assert ours["graph"] is False  # gloo's sums cannot be captured
     assert len(ours["losses"]) == STEPS
     for row in (r for r in rows if r["impl"] == "torch"):
         assert row["speedup"] > 0
@@ -343,25 +450,85 @@ def test_two_workers_train_as_ddp_does(undisturbed):
 
 
 @pytest.mark.slow
-def test_a_killed_worker_leads_to_the_bits_of_an_undisturbed_run(undisturbed, tmp_path):
-    """SIGKILL ends a worker at a random step."""
-    rows, bits = undisturbed
-    chance = random.Random()
-    config = replace(CONFIG, checkpoint=tmp_path, checkpoint_every=2)
+def test_killed_workers_lead_to_the_bits_of_an_undisturbed_run(undisturbed, tmp_path):
+    """SIGKILL ends a worker three times, each time at another step."""
+    rows, bits, _ = undisturbed
+    chance = random.Random(4)
+    kills = [(step + chance.randrange(5), chance.randrange(2)) for step in (2, 9, 16)]
+    config = replace(CONFIG, checkpoint=tmp_path / "steps", checkpoint_every=1)
     config = replace(config, save=tmp_path / "w.npz")
-    killed = 0
-    with Job(config, 2, max_restarts=1) as job:
+    is_new, killed = True, 0
+    with Job(config, 2, max_restarts=len(kills)) as job:
         for line in job:
-            if "epoch 1/1 (" in line and not killed:
-                time.sleep(0.1 * chance.random())
-                with contextlib.suppress(KeyError, ProcessLookupError):
-                    os.kill(job.pids[chance.randrange(2)], signal.SIGKILL)
-                    killed += 1
+            is_new |= "a worker ended: training continues after step" in line
+            if "epoch 1/1 (" in line and is_new and killed < len(kills):
+                step, rank = kills[killed]
+                _wait_for_step(config.checkpoint, step)
+                os.kill(job.pids[rank], signal.SIGKILL)
+                is_new, killed = False, killed + 1
         again = job.rows()
-    assert killed == 1
+    assert killed == len(kills) and is_new
     assert again[0]["losses"] == rows[0]["losses"]
     assert again[0]["test_accuracies"] == rows[0]["test_accuracies"]
     assert read_bits(config.save) == bits
+
+
+def _wait_for_step(folder: Path, step: int) -> None:
+    end = time.monotonic() + 20
+    while not any(int(path.stem[5:]) >= step for path in list_checkpoints(folder)):
+        assert time.monotonic() < end, f"no checkpoint of step {step} or later"
+        time.sleep(0.001)
+
+
+@pytest.mark.slow
+def test_one_and_then_three_workers_continue_the_run_of_two(
+    undisturbed, tmp_path, monkeypatch
+):
+    """Losses before a checkpoint are kept. The next ones are those of the checkpoint's
+    weights, with batch norm over each worker's part: 16, and 5, 5 and 6 images."""
+    rows, _, folder = undisturbed
+    two = rows[0]["losses"]
+    (path,) = [p for p in list_checkpoints(folder) if p.stem.endswith(f"{MIDDLE}")]
+    shutil.copy(path, tmp_path)
+    config = replace(CONFIG, checkpoint=tmp_path, resume=True, save=tmp_path / "w.npz")
+    for name in ("RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    with monkeypatch.context() as patch:
+        sets = {"train": data.load("train"), "test": data.load("test").first(200)}
+        patch.setattr(data, "load", sets.get)
+        one = parallel.run(replace(config, progress=False)).rows[0]["losses"]
+    assert len(one) == STEPS and one[:MIDDLE] == two[:MIDDLE]
+    assert one[MIDDLE:] != two[MIDDLE:]
+    check_losses(one, Checkpoint.unpack(path.read_bytes(), "it"), 1)
+
+    after_one = Checkpoint.unpack(list_checkpoints(tmp_path)[0].read_bytes(), "it")
+    three = launch(replace(config, epochs=2), 3)[0]["losses"]
+    assert len(three) == 2 * STEPS and three[:STEPS] == one
+    check_losses(three, after_one, 3)
+    after_three = Checkpoint.unpack(list_checkpoints(tmp_path)[0].read_bytes(), "it")
+    weights = {n: array.tobytes() for n, array in after_three.weights.items()}
+    assert after_three.step == 2 * STEPS and weights == read_bits(config.save)
+
+
+def check_losses(losses: list[float], start: Checkpoint, workers: int) -> None:
+    """Check the first losses after a checkpoint. Later, differences in rounding grow."""
+    epoch, first = divmod(start.step, STEPS)
+    order = epoch_order(CONFIG.seed, epoch, CONFIG.limit, CONFIG.batch)
+    batches = order.reshape(STEPS, CONFIG.batch)[first : first + 3]
+    expected = {}
+    for size in (workers, 2):
+        models = [Cnn("reference", max_batch=CONFIG.batch) for _ in range(size)]
+        for model in models:
+            model.data(data.load("train").first(CONFIG.limit))
+            model.set_weights(start.weights)
+        shares = [Place(rank, size).share(CONFIG.batch) for rank in range(size)]
+        expected[size] = [
+            take_step(models, [batch[share] for share in shares], sync=False)
+            for batch in batches
+        ]
+    got = losses[start.step : start.step + 3]
+    assert got == pytest.approx(expected[workers], rel=1e-4)
+    assert got != pytest.approx(expected[2], rel=1e-3)
 
 
 @pytest.mark.slow

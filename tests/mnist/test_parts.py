@@ -21,6 +21,7 @@ from tiers import loop_over, only
 
 from weft.base.errors import ArgumentError
 from weft.mnist import Cnn, Split, Twin, initial_weights
+from weft.mnist.workers_race import open_stream
 from weft.toolchain import native
 
 IMAGES, BATCH, LR = 50, 12, 0.1
@@ -223,8 +224,9 @@ def test_a_fused_rungs_share_is_that_share_of_training(target, rung):
         assert same(model.weights, start)
         model.update(LR)
         buffer = torch.as_tensor(model.gradient_buffer).cpu()
-        assert [len(part) for part in ranges] == [128 * 49 * 64, 19008, 1418]
-        assert torch.equal(torch.cat([ranges[1], ranges[0], ranges[2]]), buffer)
+        # All gradients that are ready at the end are one range.
+        assert [len(part) for part in ranges] == [128 * 49 * 64, 19008 + 1440]
+        assert torch.equal(torch.cat(ranges[::-1]), buffer)
         near = {"rtol": 2.0**-22, "atol": 0}
         np.testing.assert_allclose(model.losses() * 7, whole.losses(), **near)
         theirs = whole.gradients
@@ -234,6 +236,41 @@ def test_a_fused_rungs_share_is_that_share_of_training(target, rung):
             error = np.abs(model.weights[name] - (start[name] - update))
             bound = np.abs(start[name]) + 3 * np.abs(update)
             assert (error <= 2 * float64.ULP * bound).all(), name
+
+
+def record_step(model: Cnn, count: int, total: int) -> None:
+    with open_stream(str(model.device)):
+        model.record(count, total=total)
+        while model.next() is not None:  # one worker's ranges are the sums
+            pass
+        model.update(LR)
+
+
+@pytest.mark.slow
+@each_fused_rung
+def test_a_replayed_step_has_the_bits_of_steps_launched_one_by_one(target, rung):
+    """Neither training nor classification disturbs the recorded step."""
+    order, share, total = np.arange(7), 2, 9
+    with make_fused(target, rung, 7) as one, make_fused(target, rung, 7) as model:
+        start = model.weights
+        record_step(model, share, total)
+        assert same(model.weights, start) and not len(model.losses())
+        for each in (one, model):
+            each.train(order, 7, LR)
+            each.forward("train", order[:3])
+        model.replay(order[:4])
+        model.replay(order[5:])
+        for images in (order[:2], order[2:4], order[5:], order[3:5]):
+            one.begin(images, total=total)
+            run_parts([one])
+            one.update(LR)
+        model.begin(order[3:5], total=total)  # a step in parts follows
+        run_parts([model])
+        model.update(LR)
+        losses = model.losses()
+        assert np.array_equal(losses, one.losses()) and len({*losses}) == 5
+        assert same(model.weights, one.weights)
+        assert same(model.gradients, one.gradients)
 
 
 @pytest.mark.slow
@@ -362,6 +399,70 @@ def test_closed_models_are_refused():
     for call in (model.next, model.abandon, lambda: model.layout):
         with pytest.raises(ArgumentError, match="closed"):
             call()
+
+
+def test_mistakes_with_a_recorded_step_are_refused():
+    with make() as model, pytest.raises(ArgumentError, match="rung reference cannot"):
+        model.record(2)
+    lib, null = native.library("mnist", "cpu"), native.NULL
+    with make_fused("cpu", "fused", 4) as model:
+        ready = model._ffi.new("struct weft_cnn_ready *")
+        null_stream = {
+            "record": ((model._cnn, 2, 2, 0, null), "default stream cannot be"),
+            "next": ((model._cnn, ready, null), "is recorded on stream 0x2, not on"),
+        }
+        unrecorded = {
+            "replay": (lambda m: m.replay([0, 1]), "no step has been recorded"),
+            "none": (lambda m: m.record(0, total=3), "0 images, .* takes 1 to 4"),
+            "many": (lambda m: m.record(5), "5 images, .* takes 1 to 4"),
+            "total": (lambda m: m.record(3, total=2), "3 of 2 images"),
+            "stream": (lambda m: call_null("record"), null_stream["record"][1]),
+        }
+        recorded = {
+            "replay": (lambda m: m.replay([0, 1, 2]), "3 images, .* multiple of 2"),
+            "past": (lambda m: m.replay([0, 4]), "image 4: the train set has 0 to 3"),
+        }
+
+        def call_null(function: str) -> None:
+            lib.call(f"weft_cnn_{function}", *null_stream[function][0])
+
+        for call, message in unrecorded.values():
+            check_refusals(model, call, message)
+        model.begin([0])
+        check_refusals(model, lambda m: m.record(2), "on 1 of 1 images .* not ended")
+        model.abandon()
+
+        start = model.weights
+        model.record(2)
+        busy = "a step is being recorded"
+        for call in (lambda m: m.weights, lambda m: m.losses(), *CALLS_WHILE_RECORDED):
+            with pytest.raises(ArgumentError, match=busy):
+                call(model)
+        with pytest.raises(ArgumentError, match=null_stream["next"][1]):
+            call_null("next")
+        with pytest.raises(ArgumentError, match="the step is not complete"):
+            model.update(LR)
+        model.abandon()  # the recording
+        assert same(model.weights, start)
+        check_refusals(model, *unrecorded["replay"])
+
+        record_step(model, 2, 2)
+        for call, message in recorded.values():
+            check_refusals(model, call, message)
+        model.replay([0, 1])
+        assert len(model.losses()) == 1 and not same(model.weights, start)
+        model.abandon()  # the recorded step
+        check_refusals(model, *unrecorded["replay"])
+
+
+CALLS_WHILE_RECORDED = [
+    lambda m: m.begin(HERE),
+    lambda m: m.record(2),
+    lambda m: m.replay([0, 1]),
+    lambda m: m.train(HERE, 3, LR),
+    lambda m: m.forward("train", HERE),
+    lambda m: m.data(noisy(2)),
+]
 
 
 def test_null_addresses_are_refused():

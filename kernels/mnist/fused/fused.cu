@@ -34,6 +34,13 @@ int fused_set_run(struct fused *f, const struct fused_run *run,
     return WEFT_OK;
 }
 
+int fused_queue(struct fused_state *s, const struct cnn_run *r,
+                cudaStream_t stream) {
+    struct fused_run run = {r->images, r->labels, r->order, r->losses, r->first,
+                            0,         r->batch,  r->ring,  r->lr,     0};
+    return fused_set_run(&s->f, &run, stream);
+}
+
 /* Queue one kernel and record the end of its section. */
 #define SECTION(name, call)          \
     do {                             \
@@ -72,7 +79,7 @@ static int fused_step(void *state, float *loss, const uint8_t *images,
                       float lr, struct cnn_marks *marks, weft_stream stream) {
     struct fused_state *s = (struct fused_state *)state;
     cudaStream_t on = weft_cuda_stream(stream);
-    struct fused_run run = {images, labels, order, loss, 0, 0, 1, lr, 0};
+    struct fused_run run = {images, labels, order, loss, 0, 0, batch, 1, lr, 0};
     WEFT_TRY(fused_set_run(&s->f, &run, on));
     WEFT_TRY(fused_chain(&s->f, batch, 0, 0, marks, on));
     note(s, &s->f, batch, 1);
@@ -83,9 +90,7 @@ static int fused_steps(void *state, const struct cnn_run *r, int64_t *queued,
                        weft_stream stream) {
     struct fused_state *s = (struct fused_state *)state;
     cudaStream_t on = weft_cuda_stream(stream);
-    struct fused_run run = {r->images, r->labels, r->order, r->losses, r->first,
-                            0,         r->ring,   r->lr,    0};
-    WEFT_TRY(fused_set_run(&s->f, &run, on));
+    WEFT_TRY(fused_queue(s, r, on));
     if (s->graphed) return fused_replay(s, r->batch, r->count, queued, on);
     for (int64_t i = 0; i < r->count; i++, ++*queued) {
         WEFT_TRY(
@@ -103,7 +108,7 @@ static int fused_forward(void *state, float *logits, const uint8_t *images,
                          const int32_t *order, int count, weft_stream stream) {
     struct fused_state *s = (struct fused_state *)state;
     cudaStream_t on = weft_cuda_stream(stream);
-    struct fused_run run = {images, NULL, order, NULL, 0, 0, 1, 0, 0};
+    struct fused_run run = {images, NULL, order, NULL, 0, 0, count, 1, 0, 0};
     struct fused *f = &s->f;
     WEFT_TRY(fused_set_run(f, &run, on));
     WEFT_TRY(fused_moments(f, count, on));
@@ -325,6 +330,7 @@ static int fused_set(void *state, int index, const float *in,
         fused_steps,                                  \
         fused_peek,                                   \
         fused_part_abandon,                           \
+        fused_part_prepare,                           \
     }
 
 RUNG(cnn_fused, FP32, 0, 0, 0);

@@ -50,7 +50,10 @@ enum {
 /* The parameters are in one array of float, their gradients in another.
  * Layouts: conv1 (tap,channel), conv2 (tap,oc,ic), fc1 (out,pixel,channel), fc2
  * as in PyTorch; tap = 3 ky + kx. A convolution's bias is kept but has no
- * effect: batch norm removes it again, and its gradient is zero. */
+ * effect: batch norm removes it again, and its gradient is zero. fc1's weights
+ * are last, since their gradient is complete first: workers send it as one
+ * range and all others as a second one. They begin at a multiple of 128
+ * bytes; the floats before that are padding, and zero. */
 enum {
     CONV1_W = 0,
     CONV1_B = CONV1_W + TAPS * C1,
@@ -60,11 +63,11 @@ enum {
     CONV2_B = CONV2_W + TAPS * C2 * C1,
     BN2_W = CONV2_B + C2,
     BN2_B = BN2_W + C2,
-    FC1_W = BN2_B + C2,
-    FC1_B = FC1_W + HIDDEN * FEATURES,
+    FC1_B = BN2_B + C2,
     FC2_W = FC1_B + HIDDEN,
     FC2_B = FC2_W + CLASSES * HIDDEN,
-    PARAMS = FC2_B + CLASSES,
+    FC1_W = (FC2_B + CLASSES + 31) / 32 * 32,
+    PARAMS = FC1_W + HIDDEN * FEATURES,
 };
 
 /* The number type of the products. T below is float for FP32 and TF32,
@@ -83,6 +86,7 @@ struct fused_run {
     float *losses;         /* step i of the context writes losses[i % ring] */
     int64_t step;          /* number of this step */
     int first;             /* this step takes order[first .. first+batch) */
+    int batch;
     int ring;
     float lr;
     int next; /* with f->ahead: the next `first`, known long before */

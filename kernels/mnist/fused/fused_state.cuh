@@ -42,6 +42,10 @@ struct fused_state {
 int fused_set_run(struct fused *f, const struct fused_run *run,
                   cudaStream_t stream);
 
+/* Set *f->run to the first step of a run. */
+int fused_queue(struct fused_state *s, const struct cnn_run *run,
+                cudaStream_t stream);
+
 /* Queue the kernels of one step. Call fused_set_run() before the first step.
  * `before`, `after`: whether a step of the same run and batch size directly
  * precedes or follows. A step computes the moments of the following step.
@@ -64,6 +68,8 @@ void fused_free_graphs(struct fused_state *s);
 
 /* ---- parts.cu ------------------------------------------------------------ */
 
+int fused_part_prepare(void *state, const struct cnn_run *run,
+                       weft_stream stream);
 int fused_part(void *state, int *at, const struct cnn_share *share,
                struct weft_cnn_ready *ready, weft_stream stream);
 int fused_part_update(void *state, float lr, weft_stream stream);

@@ -20,12 +20,13 @@ static __global__ void finish_fc1(float *grads, const struct slots dfc1,
     grads[i] = (dfc1.count > 1 ? sum / batch : grads[i]) * share;
 }
 
-/* Scale all other gradients and the loss. */
-static __global__ void finish_others(float *grads, float *loss, float share) {
+/* Scale all other gradients and the loss of the step that update() has ended.
+ */
+static __global__ void finish_others(float *grads, const struct fused_run *run,
+                                     float share) {
     const int i = blockIdx.x * THREADS + threadIdx.x;
-    const int at = i < FC1_W ? i : i + FC1;
-    if (at < PARAMS) grads[at] *= share;
-    if (i == 0) *loss *= share;
+    if (i < FC1_W) grads[i] *= share;
+    if (i == 0) run->losses[(run->step - 1) % run->ring] *= share;
 }
 
 static __global__ void descend(float *params, const float *grads,
@@ -34,17 +35,23 @@ static __global__ void descend(float *params, const float *grads,
     if (i < PARAMS) params[i] -= lr * grads[i];
 }
 
+/* The kernels find the step's images and its loss in *run, which update()
+ * advances. So a captured step takes the next images in each launch. */
+int fused_part_prepare(void *state, const struct cnn_run *run,
+                       weft_stream stream) {
+    struct fused_state *s = (struct fused_state *)state;
+    if (!s->draft)
+        WEFT_TRY(cnn_take(&s->memory, &s->draft, PARAMS, sizeof(float),
+                          "a copy of the weights", stream));
+    s->batch = 0; // the arrays of the last pass are about to change
+    return fused_queue(s, run, weft_cuda_stream(stream));
+}
+
 static int begin(struct fused_state *s, const struct cnn_share *share,
                  cudaStream_t stream) {
     const size_t bytes = PARAMS * sizeof(float);
-    if (!s->draft)
-        WEFT_TRY(cnn_take(&s->memory, &s->draft, PARAMS, sizeof(float),
-                          "a copy of the weights", (weft_stream)stream));
     WEFT_CUDA_TRY(cudaMemcpyAsync(s->draft, s->f.params, bytes,
                                   cudaMemcpyDeviceToDevice, stream));
-    struct fused_run run = {
-        share->images, share->labels, share->order, share->loss, 0, 0, 1, 0, 0};
-    WEFT_TRY(fused_set_run(&s->f, &run, stream));
     s->last = s->f;
     s->last.params = s->draft;
     if (s->f.precision == FP32) s->last.fc1_s = s->draft + FC1_W;
@@ -79,8 +86,8 @@ static int run_to_end(struct fused_state *s, const struct cnn_share *share,
     WEFT_TRY(fused_conv2_dx(f, batch, stream));
     if (!f->dw2_made) WEFT_TRY(fused_conv2_dw(f, batch, stream));
     WEFT_TRY(fused_update(f, batch, stream));
-    finish_others<<<CEIL_DIV(PARAMS - FC1, THREADS), THREADS, 0, stream>>>(
-        f->grads, share->loss, (float)batch / share->total);
+    finish_others<<<CEIL_DIV(FC1_W, THREADS), THREADS, 0, stream>>>(
+        f->grads, f->run, (float)batch / share->total);
     WEFT_LAUNCHED(finish_others);
     return WEFT_OK;
 }
@@ -94,8 +101,8 @@ static int clear(struct fused_state *s, const struct cnn_share *share,
     return WEFT_OK;
 }
 
-/* The gradients become complete in three ranges: fc1's weights, then at the end
- * the parameters before and after them. */
+/* The gradients become complete in two ranges: fc1's weights, then at the end
+ * all others. */
 int fused_part(void *state, int *at, const struct cnn_share *share,
                struct weft_cnn_ready *ready, weft_stream stream) {
     struct fused_state *s = (struct fused_state *)state;
@@ -104,7 +111,6 @@ int fused_part(void *state, int *at, const struct cnn_share *share,
     const struct weft_cnn_ready ranges[] = {
         {WEFT_CNN_RANGE, grads + FC1_W, FC1},
         {WEFT_CNN_RANGE, grads, FC1_W},
-        {WEFT_CNN_RANGE, grads + FC1_B, PARAMS - FC1_B},
         {WEFT_CNN_DONE, NULL, 0},
     };
     if (*at == 0)

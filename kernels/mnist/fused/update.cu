@@ -135,7 +135,7 @@ static __device__ void update_head(const struct step *s,
     } else {
         run->losses[run->step % run->ring] = sum / s->batch;
         run->step += 1;
-        run->first += (int)s->batch;
+        run->first += run->batch; // s->batch may be that of all workers
     }
 }
 

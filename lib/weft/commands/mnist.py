@@ -68,6 +68,8 @@ def _add_worker_arguments(parser: argparse.ArgumentParser) -> None:
     add("--max-restarts", default=0, help=restarts, **number)
     norm = "statistics of the worker's images, or of the whole batch" + end
     add("--batchnorm", choices=("local", "global"), default="local", help=norm)
+    launch = "a step of several GPUs as one CUDA graph, or kernel by kernel" + end
+    add("--graph", choices=("auto", "off"), default="auto", help=launch)
     add("--checkpoint", metavar="DIR", help="write checkpoints to this folder")
     every = dict(type=int, metavar="STEPS", default=defaults.checkpoint_every)
     add("--checkpoint-every", help="steps between two checkpoints" + end, **every)
@@ -181,7 +183,8 @@ def describe_workers(rows: list[dict[str, Any]]) -> list[str]:
     if first["waited_us"] is not None:
         sums += f", of which {first['hidden_us'] / 1e3:.2f} ms pass during computation"
         sums += f"; a worker waits {first['waited_us'] / 1e3:.2f} ms"
-    return [*notes, f"{sums}."]
+    once = "A step and its sums are one launch of a CUDA graph."
+    return [*notes, f"{sums}.", *[once] * bool(first.get("graph"))]
 
 
 _RATIOS = ("vs_torch_best", "vs_torch_eager")

@@ -213,6 +213,9 @@ class Training(WorkerRace):
         self.exchange = Exchange(self.cnn, workers, self.config)
         if workers.backend == "gloo" and (note := describe_crowd(self.place)):
             self.remark(note)
+        first = self.order(0)[: self.config.batch][self.place.share(self.config.batch)]
+        if problem := self.exchange.capture(first, self.config.batch):
+            self.remark(f"each kernel of a step is launched alone: {problem}")
         checkpoint = self.resume()
         twins = self.make_ddp() if self.config.compare else {}
         rows = self.time_all(twins)
@@ -222,6 +225,7 @@ class Training(WorkerRace):
         times = workers.gather("times", times)[0]
         for key in sorted(twins, key=lambda key: times[str(key)])[:1]:
             rows[key] |= twins[key].train(self)
+        self.exchange.close()
         add_torch_ratios([*rows.values()])
         return Result(self.config, self.cnn, [*rows.values()], self.absent)
 
@@ -363,8 +367,7 @@ class Training(WorkerRace):
         """Train on the next `count` batches; return the losses of all workers."""
         batch = self.config.batch
         own = order[: count * batch].reshape(count, batch)[:, self.place.share(batch)]
-        for images in own:
-            self.exchange.step(images, batch)
+        self.exchange.run(own, batch)
         losses = self.cnn.losses().astype(np.float64)
         return self.workers.sum(losses).astype(np.float32)
 

@@ -47,6 +47,7 @@ class Config:
     progress: bool = True
     # For several workers; see parallel.py.
     batchnorm: str = "local"  # statistics of the worker's images, or "global"
+    graph: str = "auto"  # NCCL's sums in a CUDA graph, if they can be; or "off"
     checkpoint: str | Path | None = None  # a folder
     checkpoint_every: int = 100  # steps
     resume: bool = False  # whether to continue from the last checkpoint
@@ -64,6 +65,8 @@ class Config:
             raise ArgumentError(f"rung={self.rung}: one of them is listed twice")
         if self.batchnorm not in ("local", "global"):
             raise ArgumentError(f"batchnorm={self.batchnorm}: expected local or global")
+        if self.graph not in ("auto", "off"):
+            raise ArgumentError(f"graph={self.graph}: expected auto or off")
         if self.resume and not self.checkpoint:
             raise ArgumentError("resume: expected also a folder, checkpoint=DIR")
 

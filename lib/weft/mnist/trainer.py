@@ -14,7 +14,6 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,7 +31,9 @@ if TYPE_CHECKING:
 
 SETS = ("train", "test")
 EVALUATION_BATCH = 1000
+MAX_SECTIONS = 256  # of a step that profile() times
 PAUSE = 0.2  # seconds of training between two checks for Ctrl-C
+PER_THREAD = 2  # cudaStreamPerThread; the default stream cannot capture a step
 
 
 class Trainer(ABC):
@@ -269,9 +270,6 @@ class Trainer(ABC):
 # ---- the trainer in CUDA C -----------------------------------------------------------
 
 
-MAX_SECTIONS = 256
-
-
 class Cnn(Trainer):
     """A model that a rung in C or CUDA C trains.
 
@@ -288,10 +286,7 @@ class Cnn(Trainer):
     """
 
     def __init__(
-        self,
-        rung: str | None = None,
-        device: str | torch.device = "cpu",
-        **model: Any,
+        self, rung: str | None = None, device: str | torch.device = "cpu", **model: Any
     ):
         super().__init__(device, **model)
         self._cnn = None
@@ -311,17 +306,15 @@ class Cnn(Trainer):
     def forward(self, split: str, order: Any) -> np.ndarray:
         order = self._order(split, order)
         logits = np.empty((len(order), self.config["classes"]), np.float32)
-        images = self._ffi.from_buffer("int32_t[]", order)
         data = self._ffi.from_buffer("float[]", logits)
-        self._call("weft_cnn_forward", SETS.index(split), images, len(order), data)
+        self._call("weft_cnn_forward", SETS.index(split), *self._images(order), data)
         return logits
 
     def profile(self, order: Any, lr: float) -> dict[str, float]:
         order = self._order("train", order)
         sections = self._ffi.new("struct weft_section[]", MAX_SECTIONS)
         count = self._ffi.new("int *")
-        data = self._ffi.from_buffer("int32_t[]", order)
-        step = data, len(order), lr
+        step = *self._images(order), lr
         self._call("weft_cnn_profile", *step, sections, MAX_SECTIONS, count)
         times: dict[str, float] = {}
         for section in sections[0 : count[0]]:
@@ -372,8 +365,7 @@ class Cnn(Trainer):
         empty = total is not None and not np.size(order)
         order = np.empty(0, np.int32) if empty else self._order("train", order)
         total = len(order) if total is None else native.convert_int("total", total)
-        data = self._ffi.from_buffer("int32_t[]", order)
-        self._call("weft_cnn_begin", data, len(order), total, bool(sync_batchnorm))
+        self._call("weft_cnn_begin", *self._images(order), total, bool(sync_batchnorm))
 
     def next(self) -> np.ndarray | torch.Tensor | None:
         """Run the step up to the next exchange; return what all workers add up.
@@ -389,21 +381,46 @@ class Cnn(Trainer):
         if ready.kind == self._lib.C.WEFT_CNN_DONE:
             return None
         is_sum = ready.kind == self._lib.C.WEFT_CNN_SUMS
-        return self._view(ready.data, ready.count, np.float64 if is_sum else np.float32)
+        dtype = np.float64 if is_sum else np.float32
+        return native.view(ready.data, ready.count, dtype, self)
 
     def update(self, lr: float) -> None:
         """Subtract lr * gradient_buffer from the weights, and end the step."""
         self._call("weft_cnn_update", float(lr))
 
     def abandon(self) -> None:
-        """End a step, if one has begun, without an update and without a loss."""
+        """End a step, if one has begun, without an update and without a loss.
+
+        A recorded step is freed, too. NCCL's process group needs this before its end.
+        """
         self._call("weft_cnn_abandon")
+
+    def record(
+        self, count: int, *, total: int | None = None, sync_batchnorm: bool = False
+    ) -> None:
+        """Begin a step on `count` images that becomes a CUDA graph, for replay().
+
+        Options are those of begin(); next() and update() follow, but nothing runs: the
+        current stream captures the work, sums included. It must not be a GPU's default
+        stream. Only fused rungs can be recorded; others raise ArgumentError.
+        """
+        total = count if total is None else native.convert_int("total", total)
+        count = native.convert_int("count", count)
+        self._call("weft_cnn_record", count, total, bool(sync_batchnorm))
+
+    def replay(self, order: Any) -> None:
+        """Take the recorded step on the images `order`, `count` images at a time.
+
+        The learning rate is the recorded one.
+        """
+        order = self._order("train", order)
+        self._call("weft_cnn_replay", *self._images(order))
 
     @property
     def gradient_buffer(self) -> np.ndarray | torch.Tensor:
         """All gradients, padding included: a view of the model's memory, float32."""
         data, count, _ = self._gradients()
-        return self._view(data, count, np.float32)
+        return native.view(data, count, np.float32, self)
 
     @property
     def layout(self) -> str:
@@ -419,21 +436,6 @@ class Cnn(Trainer):
         self._alive()
         self._lib.call("weft_cnn_gradients", self._cnn, *out)
         return tuple(pointer[0] for pointer in out)
-
-    def _view(self, data: Any, count: int, dtype: type) -> np.ndarray | torch.Tensor:
-        """Return a view of numbers in the model's memory, valid until close()."""
-        address = int(self._ffi.cast("uintptr_t", data))
-        interface = {"version": 3, "shape": (count,), "data": (address, False)}
-        interface["typestr"] = np.dtype(dtype).str
-        # The view refers to this object, and so the model lives as long as the view.
-        memory = SimpleNamespace(model=self)
-        if self.device.type == "cpu":
-            memory.__array_interface__ = interface
-            return np.asarray(memory)
-        import torch  # only the exchange between GPUs needs PyTorch
-
-        memory.__cuda_array_interface__ = interface
-        return torch.as_tensor(memory, device=self.device)
 
     # ---- the C interface ----------------------------------------------------------
 
@@ -463,9 +465,9 @@ class Cnn(Trainer):
             raise ArgumentError("this Cnn is closed: its memory is free")
 
     def _stream(self) -> Any:
-        if self.device.type == "cpu":
-            return self._ffi.NULL
-        return self._ffi.cast("weft_stream", devices.current_stream(self.device.index))
+        is_cpu, index = self.device.type == "cpu", self.device.index
+        number = PER_THREAD if is_cpu else devices.current_stream(index)
+        return self._ffi.cast("weft_stream", number)
 
     def _set(self, weights: dict[str, np.ndarray]) -> None:
         for index, array in enumerate(weights.values()):
@@ -489,5 +491,8 @@ class Cnn(Trainer):
         self._call("weft_cnn_data", SETS.index(name), data, pointer, len(images))
 
     def _train(self, order: np.ndarray, batch: int, lr: float) -> None:
-        data = self._ffi.from_buffer("int32_t[]", order)
-        self._call("weft_cnn_train", data, len(order), batch, lr)
+        self._call("weft_cnn_train", *self._images(order), batch, lr)
+
+    def _images(self, order: np.ndarray) -> tuple[Any, int]:
+        """Return the arguments of a C function for an order of images."""
+        return self._ffi.from_buffer("int32_t[]", order), len(order)

@@ -7,6 +7,7 @@ DistributedDataParallel, with the same backend and the same threads.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ from . import data
 from .rungs import Config
 from .train import BLOCK, Race
 from .trainer import EVALUATION_BATCH, Trainer
-from .workers import Place, Workers
+from .workers import Place, WorkerError, Workers
 
 if TYPE_CHECKING:
     from .twin import TwinTrainer
@@ -38,21 +39,69 @@ class Exchange:
     def __init__(self, model: Trainer, workers: Workers, config: Config):
         self.model, self.workers = model, workers
         self.is_global = config.batchnorm == "global"
-        self.lr = config.lr
+        self.lr, self.is_wanted = config.lr, config.graph == "auto"
+        self.is_graph = False  # whether run() launches a graph; see capture()
         self.waited = 0.0  # seconds in which this worker has only waited
         self.sizes: list[tuple[int, int]] = []  # of a step's parts: count and itemsize
         self.events: list[tuple[str, float, float]] | None = None  # of a traced step
         self.watchers: list[threading.Thread] = []  # one for each sum of that step
 
+    def capture(self, images: np.ndarray, total: int) -> str:
+        """Capture a step as a CUDA graph for run(); return why not, or "".
+
+        Only NCCL's sums can be captured. Either all workers launch graphs or none does,
+        as NCCL requires. images: this worker's, of `total` images, for a first step.
+        """
+        model, workers = self.model, self.workers
+        if not self.is_wanted or workers.backend != "nccl" or workers.place.size == 1:
+            return ""
+        self.step(images, total)  # NCCL connects the workers in their first sums
+        model.synchronize()
+        problem = ""
+        try:
+            with open_stream(str(model.device)):
+                options = {"total": total, "sync_batchnorm": self.is_global}
+                model.record(len(images), **options)
+                self._complete(time.perf_counter())
+        except (RuntimeError, WorkerError) as error:
+            problem = f"rank {workers.place.rank}: {first_line(error)}"
+        problems = [text for text in workers.gather("graph", problem) if text]
+        self.is_graph = not problems
+        if problems:
+            model.abandon()
+        return "".join(problems[:1])
+
+    def close(self) -> None:
+        """Free the graph, which NCCL waits for at the end."""
+        if self.is_graph:
+            self.model.abandon()
+            self.is_graph = False
+
+    def run(self, parts: np.ndarray, total: int) -> None:
+        """Run a step of all workers on each row of `parts`, which are this worker's."""
+        if not self.is_graph:
+            for images in parts:
+                self.step(images, total)
+            return
+        self.model.replay(parts.ravel())
+        if self.workers.pulse:
+            self.workers.pulse.step += len(parts)
+
     def step(self, images: np.ndarray, total: int) -> None:
         """Run a step of all workers: `images` are this worker's, of `total` images."""
-        model, workers = self.model, self.workers
-        if workers.place.size == 1:
-            model.train(images, total, self.lr)
+        if self.workers.place.size == 1:
+            self.model.train(images, total, self.lr)
             return
-        pending, sizes, clock = [], [], time.perf_counter
-        start = clock()
-        model.begin(images, total=total, sync_batchnorm=self.is_global)
+        start = time.perf_counter()
+        self.model.begin(images, total=total, sync_batchnorm=self.is_global)
+        self._complete(start)
+        if self.workers.pulse:
+            self.workers.pulse.step += 1
+
+    def _complete(self, start: float) -> None:
+        """Run a step that began at the time `start` to its end, with its sums."""
+        model, workers, clock = self.model, self.workers, time.perf_counter
+        pending, sizes = [], []
         try:
             while (part := model.next()) is not None:
                 start = self._note("compute", start)
@@ -74,8 +123,6 @@ class Exchange:
         model.update(self.lr)
         self._note("update", start)
         self.sizes = sizes
-        if workers.pulse:
-            workers.pulse.step += 1
 
     def _wait(self, work: Any) -> None:
         start = time.perf_counter()
@@ -134,6 +181,15 @@ class Exchange:
         return 1e6 * float(np.median(times))
 
 
+def open_stream(device: str) -> contextlib.AbstractContextManager[Any]:
+    """Return a context in which a new stream of a GPU is the current one."""
+    if device == "cpu":
+        return contextlib.nullcontext()
+    import torch  # imported lazily: a single worker needs no PyTorch
+
+    return torch.cuda.stream(torch.cuda.Stream(device))
+
+
 class WorkerRace(Race):
     """A race that all workers run together; each has the same contenders."""
 
@@ -172,8 +228,7 @@ class WorkerRace(Race):
         own = np.ascontiguousarray(parts).ravel()
 
         def together() -> None:
-            for images in parts:
-                self.exchange.step(images, batch)
+            self.exchange.run(parts, batch)
 
         def apart() -> None:
             ours.train(own, parts.shape[1], config.lr)
@@ -203,6 +258,7 @@ class WorkerRace(Race):
                 row |= {"layout": key[1], "peak_bytes": None}
             row |= {"steps": BLOCK, "parts_us": None, "parts_mean_us": None}
             row |= {"layers_us": None, "alone_us": median.get((key, "alone"))}
+            row |= {"graph": key == "ours" and self.exchange.is_graph}
             rows[key] = row | self.describe_workers(row)
         self.chunk = max(1, int(CHUNK * 1e6 / rows["ours"]["us"]))
         self.chunk = self.workers.gather("chunk", self.chunk)[0]

@@ -16,8 +16,10 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from cffi import FFI
 
 from ..base import device
@@ -275,6 +277,24 @@ def write_value(value: Any) -> str:
 def pointer(tensor: torch.Tensor | None, ctype: str = "float *") -> Any:
     """Return the tensor's address as a C pointer; NULL for None."""
     return NULL if tensor is None else ffi.cast(ctype, tensor.data_ptr())
+
+
+def view(address: Any, count: int, dtype: Any, owner: Any) -> np.ndarray | torch.Tensor:
+    """Return a view of `count` numbers at a C pointer: an array, or a tensor on a GPU.
+
+    owner: the object with this memory, on owner.device. It lives as long as the view.
+    """
+    place = int(ffi.cast("uintptr_t", address)), False
+    interface = {"version": 3, "shape": (count,), "data": place}
+    interface["typestr"] = np.dtype(dtype).str
+    memory = SimpleNamespace(owner=owner)
+    if owner.device.type == "cpu":
+        memory.__array_interface__ = interface
+        return np.asarray(memory)
+    import torch  # only views of a GPU's memory need it, and it takes a second
+
+    memory.__cuda_array_interface__ = interface
+    return torch.as_tensor(memory, device=owner.device)
 
 
 def stream_of(where: AnyDevice) -> Any:
