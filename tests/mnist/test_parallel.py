@@ -224,7 +224,7 @@ def exchange_with(peers: Peers, **options) -> Iterator[Exchange]:
         yield Exchange(model, peers, replace(CONFIG, **options))
 
 
-FIRST, PARTS = np.array([0, 1]), np.array([[2, 3], [0, 2], [3, 1]])
+FIRST, PARTS = np.array([0, 1]), np.array([[2, 3], [0, 2]])
 
 
 @pytest.fixture(scope="module")
@@ -264,11 +264,10 @@ def test_a_captured_step_contains_its_sums_and_takes_the_same_steps(launched):
 @pytest.mark.parametrize(
     ("peers", "problem"),
     [
-        (Peers(fails=3), "rank 0: NCCL cannot be captured"),
         (Peers(fails=4), "rank 0: NCCL cannot be captured"),
         (Peers(theirs="rank 1: no"), "rank 1: no"),
     ],
-    ids=["first sum", "last sum", "another worker"],
+    ids=["this worker", "another worker"],
 )
 def test_without_a_graph_all_workers_launch_their_steps(launched, peers, problem):
     with exchange_with(peers) as exchange:

@@ -56,11 +56,19 @@ static int fused_launch(const struct fused *f, int pairs, const char *name,
     const size_t blocks = (size_t)grid.x * grid.y * grid.z;
     const bool few = blocks <= (size_t)f->blocks;
     const bool early = f->pdl && (few || pairs);
-    const size_t alone = early && !pairs ? fused_alone() : 0;
-    if (shared_bytes < alone) shared_bytes = alone;
-    return launch_kernel(
-        {name, grid, dim3((unsigned)threads), shared_bytes, stream, early},
-        kernel, arguments...);
+    const size_t alone = f->pdl && !pairs ? fused_alone() : 0;
+    const bool claims = early && shared_bytes < alone;
+    WEFT_TRY(launch_kernel({name, grid, dim3((unsigned)threads),
+                            claims ? alone : shared_bytes, stream, early},
+                           kernel, arguments...));
+    // A graph of another batch size may launch this kernel with that claim,
+    // which this launch may have forbidden.
+    if (shared_bytes < alone && !claims)
+        cudaFuncSetAttribute((const void *)kernel,
+                             cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             (int)alone);
+    cudaGetLastError(); // a device without room for the claim never makes it
+    return WEFT_OK;
 }
 
 #endif
