@@ -36,7 +36,8 @@ int weft_cnn_begin(weft_cnn *cnn, const int32_t *order, int batch, int total,
     WEFT_TRY(cnn_check_idle(cnn, __func__));
     WEFT_TRY(check_share(cnn, __func__, order, batch, total));
     WEFT_REQUIRE(!sync_batchnorm || cnn->impl->syncs,
-                 "%s: rung %s does not synchronise batch norm; reference does",
+                 "%s: rung %s does not synchronise batch norm; reference, "
+                 "fused, graph, pdl, winograd, tf32, bf16 and fp16 do",
                  __func__, cnn->rung);
     WEFT_TRY(cnn_check_interrupt(cnn));
     if (batch) WEFT_TRY(cnn_send_order(&cnn->order, order, batch, stream));

@@ -10,12 +10,14 @@ from __future__ import annotations
 import functools
 import math
 import operator
+from dataclasses import replace
 
 import float64
 import numpy as np
 import pytest
+import test_cnn
 import torch
-from test_fused import fused
+from test_fused import COARSER, MODEL, fused, precision
 from test_training import SMALL, noisy, rungs
 from tiers import loop_over, only
 
@@ -71,8 +73,9 @@ def take_step(models: list[Cnn], shares: list[np.ndarray], sync: bool) -> float:
     return sum(float(loss[0]) for loss in losses)
 
 
-def step64(weights: dict[str, np.ndarray], order: np.ndarray) -> float64.Step:
-    model, data = Twin(**SMALL).double(), noisy(IMAGES)
+def step64(weights: dict[str, np.ndarray], order: np.ndarray, data=None) -> float64.Step:
+    sizes = {} if len(weights["conv1.bias"]) == 32 else SMALL
+    model, data = Twin(**sizes).double(), data or noisy(IMAGES)
     model.load_state_dict({n: torch.from_numpy(w) for n, w in weights.items()})
     return float64.step(model, data.images[order], data.labels[order])
 
@@ -236,6 +239,58 @@ def test_a_fused_rungs_share_is_that_share_of_training(target, rung):
             assert (error <= 2 * float64.ULP * bound).all(), name
 
 
+# Workers' shares in two steps: a share of no images, and in the second step a smaller
+# share than in the first. 5 images are more than half of the simulator's 8 blocks.
+SYNCED = {"cpu": [((2, 1), (0, 3)), ((0, 2, 1), (1, 0, 1)), ((5, 2), (2, 1))]}
+SYNCED["cuda"] = [((300, 300), (0, 600)), ((0, 520, 80), (60, 1, 0))]
+
+
+@each_fused_rung
+@pytest.mark.parametrize("number", only([0], range(3)))
+def test_with_global_batch_norm_fused_workers_are_one_model(target, rung, number):
+    """The bound is that of one model with the whole batch, or on tensor cores that of
+    test_a_step_on_tensor_cores_is_as_near_as_its_factors. The second step must not read
+    the leftovers of the first."""
+    cases = SYNCED[target]
+    if number == len(cases):
+        pytest.skip("a GPU has two cases")
+    batches = [sum(sizes) for sizes in cases[number]]
+    models = [make_fused(target, rung, max(batches)) for _ in cases[number][0]]
+    for sizes, batch in zip(cases[number], batches):
+        start, order = models[0].weights, np.arange(batch)[::-1]
+        for model in models:
+            torch.as_tensor(model.gradient_buffer).fill_(math.nan)
+        refuse = judge(rung, start, order, noisy(max(batches)))
+        loss = take_step(models, split(order, sizes), sync=True)
+        assert not refuse(loss, models[0].gradients)
+        for model in models[1:]:
+            assert same(model.gradients, models[0].gradients)
+            assert same(model.weights, models[0].weights)
+        for name, gradient in models[0].gradients.items():
+            update = np.float32(LR) * gradient
+            near = {"rtol": 2.0**-22, "atol": 2.0**-22 * np.abs(update).max() + 1e-30}
+            got = models[0].weights[name]
+            np.testing.assert_allclose(got, start[name] - update, **near)
+
+
+def judge(rung: str, weights: dict[str, np.ndarray], order: np.ndarray, data: Split):
+    """Return a function that lists a step's results that exceed their bounds."""
+    images, labels = data.images[order], data.labels[order]
+    if precision(rung) == "fp32":
+        return step64(weights, order, data).refuse
+    want = test_cnn.step64(MODEL, weights, images, labels)
+    return replace(want, terms=COARSER[precision(rung)] ** 2).refuse
+
+
+@pytest.mark.parametrize("rung", ["fused", "bf16"])
+def test_the_bound_tells_local_from_global_batch_norm_of_fused_rungs(rung):
+    models = [make_fused("cpu", rung, 3) for _ in range(2)]
+    order = np.arange(3)
+    refuse = judge(rung, models[0].weights, order, noisy(3))
+    loss = take_step(models, split(order, (2, 1)), sync=False)
+    assert len(refuse(loss, models[0].gradients)) > 3
+
+
 @pytest.mark.slow
 @each_fused_rung
 def test_an_abandoned_fused_step_leaves_nothing_behind(target, rung):
@@ -349,9 +404,13 @@ def test_data_without_labels_is_refused():
             model.begin([], total=3)
 
 
-def test_global_batch_norm_is_refused_where_it_is_missing():
-    with make(rung="naive") as model:
-        with pytest.raises(ArgumentError, match="rung naive does not synchronise"):
+@each_rung
+def test_global_batch_norm_is_refused_where_it_is_missing(target, rung):
+    if rung == "reference":
+        pytest.skip("it has global batch norm")
+    with make(target, rung) as model:
+        want = f"rung {rung} does not synchronise batch norm; reference, fused, .* do$"
+        with pytest.raises(ArgumentError, match=want):
             model.begin(HERE, sync_batchnorm=True)
         take_step([model], [HERE], sync=False)
 
