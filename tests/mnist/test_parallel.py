@@ -38,7 +38,7 @@ from weft.mnist.weights import (
     write_checkpoint,
 )
 from weft.mnist.workers import LOST, PeerLost, Place, WorkerError, find_problem
-from weft.mnist.workers_race import Exchange
+from weft.mnist.workers_race import DdpTwin, Exchange
 
 CONFIG = Config(limit=384, batch=16, epochs=1, iterations=1)
 STEPS, MIDDLE = 24, 16  # steps of a run, and of its first checkpoint
@@ -302,6 +302,33 @@ def test_the_sentence_about_sums_has_only_times_that_the_row_has():
     assert command.describe_workers([row])[-1] == sums + more
     row |= {"graph": True}
     assert "one launch of a CUDA graph" in command.describe_workers([row])[-1]
+
+
+@pytest.mark.slow  # it imports PyTorch
+def test_ddp_has_global_batch_norm_in_training_alone(monkeypatch):
+    """SyncBatchNorm exists on GPUs, so here its error shows that it would synchronise.
+    In evaluation it must not: the workers have unequal numbers of batches."""
+    import torch
+
+    wrap = lambda module, **_: module  # noqa: E731
+    monkeypatch.setattr(torch.nn.parallel, "DistributedDataParallel", wrap)
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    images = data.load("train").first(16)
+    race = SimpleNamespace(
+        **{"config": replace(CONFIG, batchnorm="global"), "place": Place(0, 2)},
+        **{"device": torch.device("cpu"), "start": initial_weights(0)},
+        **{"train": images, "test": images},
+        cnn=SimpleNamespace(rung=SimpleNamespace(precision="fp32")),
+        evaluate=lambda count_right: count_right(np.arange(16)),
+        train_epochs=lambda name, epoch, evaluate: evaluate(),
+    )
+    twin = DdpTwin(race, "eager+nobias", "nchw")
+    twin.block(np.arange(8), False)()
+    with pytest.raises(ValueError, match="SyncBatchNorm expected input tensor"):
+        twin.block(np.arange(8), True)()
+    twin.alone.set_weights(race.start)
+    want = (twin.alone.predict(images) == images.labels).sum()
+    assert twin.train(race) == want and twin.module.training
 
 
 # ---- checkpoints ---------------------------------------------------------------------

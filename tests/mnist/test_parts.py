@@ -10,12 +10,14 @@ from __future__ import annotations
 import functools
 import math
 import operator
+from dataclasses import replace
 
 import float64
 import numpy as np
 import pytest
+import test_cnn
 import torch
-from test_fused import fused
+from test_fused import COARSER, MODEL, fused, precision
 from test_training import SMALL, noisy, rungs
 from tiers import loop_over, only
 
@@ -72,8 +74,11 @@ def take_step(models: list[Cnn], shares: list[np.ndarray], sync: bool) -> float:
     return sum(float(loss[0]) for loss in losses)
 
 
-def step64(weights: dict[str, np.ndarray], order: np.ndarray) -> float64.Step:
-    model, data = Twin(**SMALL).double(), noisy(IMAGES)
+def step64(
+    weights: dict[str, np.ndarray], order: np.ndarray, data=None
+) -> float64.Step:
+    sizes = {} if len(weights["conv1.bias"]) == 32 else SMALL
+    model, data = Twin(**sizes).double(), data or noisy(IMAGES)
     model.load_state_dict({n: torch.from_numpy(w) for n, w in weights.items()})
     return float64.step(model, data.images[order], data.labels[order])
 
@@ -238,9 +243,9 @@ def test_a_fused_rungs_share_is_that_share_of_training(target, rung):
             assert (error <= 2 * float64.ULP * bound).all(), name
 
 
-def record_step(model: Cnn, count: int, total: int) -> None:
+def record_step(model: Cnn, count: int, **options) -> None:
     with open_stream(str(model.device)):
-        model.record(count, total=total)
+        model.record(count, **options)
         while model.next() is not None:  # one worker's ranges are the sums
             pass
         model.update(LR)
@@ -250,24 +255,77 @@ def record_step(model: Cnn, count: int, total: int) -> None:
 @each_fused_rung
 def test_a_replayed_step_has_the_bits_of_steps_launched_one_by_one(target, rung):
     """A pass on more images, whose kernels may claim less shared memory than those of
-    the recorded step, does not disturb it."""
-    order, total = np.arange(7), 3
+    the recorded step, does not disturb it. In fp32, batch norm is global."""
+    order = np.arange(7)
+    options = {"total": 3, "sync_batchnorm": precision(rung) == "fp32"}
     with make_fused(target, rung, 7) as one, make_fused(target, rung, 7) as model:
         start = model.weights
-        record_step(model, 1, total)
+        record_step(model, 1, **options)
         assert same(model.weights, start) and not len(model.losses())
         model.train(order, 7, 0.0)
         model.replay(order[:2])
         model.replay(order[6:])
         for each, images in ((one, order[[0, 1, 6, 4]]), (model, order[[4]])):
             for image in images:
-                each.begin([image], total=total)
+                each.begin([image], **options)
                 run_parts([each])
                 each.update(LR)
         losses = model.losses()[1:]
         assert np.array_equal(losses, one.losses()) and len({*losses}) == 4
         assert same(model.weights, one.weights)
         assert same(model.gradients, one.gradients)
+
+
+# Workers' shares in two steps: a share of no images, and in the second step a smaller
+# share than in the first. 5 images are more than half of the simulator's 8 blocks.
+SYNCED = {"cpu": [((2, 1), (0, 3)), ((0, 2, 1), (1, 0, 1)), ((5, 2), (2, 1))]}
+SYNCED["cuda"] = [((300, 300), (0, 600)), ((0, 520, 80), (60, 1, 0))]
+
+
+@each_fused_rung
+@pytest.mark.parametrize("number", only([0], range(3)))
+def test_with_global_batch_norm_fused_workers_are_one_model(target, rung, number):
+    """The bound is that of one model with the whole batch, or on tensor cores that of
+    test_a_step_on_tensor_cores_is_as_near_as_its_factors. The second step must not read
+    the leftovers of the first."""
+    cases = SYNCED[target]
+    if number == len(cases):
+        pytest.skip("a GPU has two cases")
+    batches = [sum(sizes) for sizes in cases[number]]
+    models = [make_fused(target, rung, max(batches)) for _ in cases[number][0]]
+    for sizes, batch in zip(cases[number], batches):
+        start, order = models[0].weights, np.arange(batch)[::-1]
+        for model in models:
+            torch.as_tensor(model.gradient_buffer).fill_(math.nan)
+        refuse = judge(rung, start, order, noisy(max(batches)))
+        loss = take_step(models, split(order, sizes), sync=True)
+        assert not refuse(loss, models[0].gradients)
+        for model in models[1:]:
+            assert same(model.gradients, models[0].gradients)
+            assert same(model.weights, models[0].weights)
+        for name, gradient in models[0].gradients.items():
+            update = np.float32(LR) * gradient
+            near = {"rtol": 2.0**-22, "atol": 2.0**-22 * np.abs(update).max() + 1e-30}
+            got = models[0].weights[name]
+            np.testing.assert_allclose(got, start[name] - update, **near)
+
+
+def judge(rung: str, weights: dict[str, np.ndarray], order: np.ndarray, data: Split):
+    """Return a function that lists a step's results that exceed their bounds."""
+    images, labels = data.images[order], data.labels[order]
+    if precision(rung) == "fp32":
+        return step64(weights, order, data).refuse
+    want = test_cnn.step64(MODEL, weights, images, labels)
+    return replace(want, terms=COARSER[precision(rung)] ** 2).refuse
+
+
+@pytest.mark.parametrize("rung", ["fused", "bf16"])
+def test_the_bound_tells_local_from_global_batch_norm_of_fused_rungs(rung):
+    models = [make_fused("cpu", rung, 3) for _ in range(2)]
+    order = np.arange(3)
+    refuse = judge(rung, models[0].weights, order, noisy(3))
+    loss = take_step(models, split(order, (2, 1)), sync=False)
+    assert len(refuse(loss, models[0].gradients)) > 3
 
 
 @pytest.mark.slow
@@ -383,9 +441,13 @@ def test_data_without_labels_is_refused():
             model.begin([], total=3)
 
 
-def test_global_batch_norm_is_refused_where_it_is_missing():
-    with make(rung="naive") as model:
-        with pytest.raises(ArgumentError, match="rung naive does not synchronise"):
+@each_rung
+def test_global_batch_norm_is_refused_where_it_is_missing(target, rung):
+    if rung == "reference":
+        pytest.skip("it has global batch norm")
+    with make(target, rung) as model:
+        want = f"rung {rung} does not synchronise batch norm; reference, fused, .* do$"
+        with pytest.raises(ArgumentError, match=want):
             model.begin(HERE, sync_batchnorm=True)
         take_step([model], [HERE], sync=False)
 
@@ -443,7 +505,7 @@ def test_mistakes_with_a_recorded_step_are_refused():
         assert same(model.weights, start)
         check_refusals(model, *unrecorded["replay"])
 
-        record_step(model, 2, 2)
+        record_step(model, 2)
         for call, message in recorded.values():
             check_refusals(model, call, message)
         model.replay([0, 1])

@@ -41,7 +41,7 @@ struct bn1_from {
     const moment *slots; /* (count,MOMENTS) */
     int count;
     double scale, shift; /* conv1 reads x = scale * q + shift */
-    double batch, eps;
+    double population, eps;
 };
 
 static inline struct bn1_from bn1_from(const struct fused *f, int batch) {
@@ -50,7 +50,7 @@ static inline struct bn1_from bn1_from(const struct fused *f, int batch) {
     from.count = f->moments.count;
     from.scale = pixel_scale(f->std);
     from.shift = pixel_shift(f->mean, f->std);
-    from.batch = batch;
+    from.population = fused_population(f, batch);
     from.eps = f->eps;
     return from;
 }
@@ -129,7 +129,7 @@ bn1_patches(struct patch_sums *patch_s, const struct bn1_scratch *scratch_s,
     if (i >= TAPS * TAPS || k < j) return;
     const double scale = from->scale, shift = from->shift;
     const double places = (double)both_inside(j / 3, k / 3) *
-                          both_inside(j % 3, k % 3) * from->batch;
+                          both_inside(j % 3, k % 3) * from->population;
     const moment a = scratch_s->inside[j][k], b = scratch_s->inside[k][j];
     const int pair = pair_of(j, k);
     patch_s->pp[pair] = scale * scale * (double)scratch_s->sums[pair] +
@@ -152,7 +152,7 @@ static __device__ __forceinline__ void
 bn1_channel(struct bn1 *to, int channel, const struct patch_sums *patch_s,
             const float w_s[TAPS], float gamma, float beta,
             const struct bn1_from *from, int lane) {
-    const double per_place = 1.0 / (from->batch * PIXELS1);
+    const double per_place = 1.0 / (from->population * PIXELS1);
     double sum = lane < TAPS ? w_s[lane] * patch_s->p[lane] : 0;
     double squares = 0;
 #pragma unroll

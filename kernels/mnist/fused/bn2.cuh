@@ -24,7 +24,7 @@ static inline struct bn2_sources bn2_from(const struct fused *f, int batch) {
     from.totals = f->sum2_total;
     from.gamma = f->params + BN2_W;
     from.beta = f->params + BN2_B;
-    from.per_value = 1.0 / ((double)batch * PIXELS2);
+    from.per_value = 1.0 / ((double)fused_population(f, batch) * PIXELS2);
     from.eps = f->eps;
     return from;
 }

@@ -33,7 +33,7 @@ struct dy_sources {
     const float *gamma; /* BN2's weight (64) */
     struct dy_numbers *stored; /* the numbers that an earlier kernel stores */
     int sum4_count;
-    int batch;
+    int population;
     float eps;
 };
 
@@ -44,7 +44,7 @@ static inline struct dy_sources dy_from(const struct fused *f, int batch) {
     from.gamma = f->params + BN2_W;
     from.stored = (struct dy_numbers *)f->dy_numbers;
     from.sum4_count = f->sum4.count;
-    from.batch = batch;
+    from.population = fused_population(f, batch);
     from.eps = f->eps;
     return from;
 }
@@ -119,7 +119,7 @@ dy_compute(struct dy_numbers *numbers, const double *totals,
     }
     __syncthreads(); // ... and have been read
     if (c < C2) {
-        const double per_value = 1.0 / ((double)from.batch * PIXELS2);
+        const double per_value = 1.0 / ((double)from.population * PIXELS2);
         const double mean = sum * per_value;
         const double var = squares * per_value - mean * mean;
         // If all values are equal, rounding may make the variance negative.

@@ -326,7 +326,7 @@ static int fused_set(void *state, int index, const float *in,
         fused_part,                                   \
         fused_part_update,                            \
         fused_gradients,                              \
-        0,                                            \
+        1,                                            \
         fused_steps,                                  \
         fused_peek,                                   \
         fused_part_abandon,                           \

@@ -105,6 +105,8 @@ struct fused {
     int ahead;    /* a step of the same batch size directly follows: head() sums
                      its patches, so it needs no moments() */
     int blocks;   /* multiprocessors of the device (8 on the CPU target) */
+    int population; /* images that batch norm's statistics cover, in a step of
+                     * several workers; 0: the batch */
     float eps, mean, std;
     struct fused_run *run; /* on the target */
 
@@ -176,6 +178,11 @@ static inline int dfc1_slots(int batch) {
     return most > 16 ? 16 : most;
 }
 
+/* Return the number of images that batch norm's statistics cover. */
+static inline int fused_population(const struct fused *f, int batch) {
+    return f->population ? f->population : batch;
+}
+
 /* ---- the kernels --------------------------------------------------------- */
 /* Each of these functions queues its kernel (moments: two) for the images
  * order[first .. first+batch), for any batch from 1 up, and records in `f` the
@@ -183,6 +190,9 @@ static inline int dfc1_slots(int batch) {
  * are the outputs of earlier kernels. All return a weft_status. */
 
 int fused_moments(struct fused *f, int batch, cudaStream_t stream);
+/* The two kernels of fused_moments(): the sums, and batch norm from them. */
+int fused_patches(struct fused *f, int batch, cudaStream_t stream);
+int fused_bn1(struct fused *f, int batch, cudaStream_t stream);
 /* `ahead`: the previous step has summed this step's patches. */
 int fused_conv1(struct fused *f, int batch, int ahead, cudaStream_t stream);
 int fused_conv2(struct fused *f, int batch, cudaStream_t stream);
@@ -194,6 +204,7 @@ int fused_head(struct fused *f, int batch, int train, cudaStream_t stream);
 int fused_fc1_back(struct fused *f, int batch, cudaStream_t stream);
 int fused_conv2_dx(struct fused *f, int batch, cudaStream_t stream);
 int fused_conv2_dw(struct fused *f, int batch, cudaStream_t stream);
+/* `batch`: the images whose mean loss the gradients are of. */
 int fused_update(struct fused *f, int batch, cudaStream_t stream);
 /* Compute conv2_f, conv2_b and fc1_s from params, after weft_cnn_set(). */
 int fused_shadows(struct fused *f, cudaStream_t stream);

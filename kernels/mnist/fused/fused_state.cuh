@@ -30,6 +30,7 @@ struct fused_state {
 
     float *draft; /* (PARAMS): the weights that the kernels of a step in parts
                    * read and may change; NULL before the first such step */
+    double *sums; /* (WINNERS): sums of batch norm that workers add up */
 
     struct fused last; /* `f` after the last pass */
     int batch;         /* batch size of that pass; 0: none so far */

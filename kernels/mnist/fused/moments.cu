@@ -47,7 +47,7 @@ static __global__ void __launch_bounds__(BN1_THREADS)
                     params[BN1_B + channel], &from, i % 32);
 }
 
-int fused_moments(struct fused *f, int batch, cudaStream_t stream) {
+int fused_patches(struct fused *f, int batch, cudaStream_t stream) {
     const int blocks = moment_blocks(f, batch, WARPS);
     WEFT_REQUIRE(batch <= blocks * WARPS * 80,
                  "mnist: a batch of %d, the sums for batch norm hold %d", batch,
@@ -55,7 +55,16 @@ int fused_moments(struct fused *f, int batch, cudaStream_t stream) {
     f->moments.count = blocks;
     LAUNCH(f, moments, blocks, WARPS * 32, 0, stream, (moment *)f->moments.data,
            f->run, batch);
+    return WEFT_OK;
+}
+
+int fused_bn1(struct fused *f, int batch, cudaStream_t stream) {
     LAUNCH(f, first_bn1, BN1_BLOCKS, BN1_THREADS, 0, stream, bn1_of(f),
            bn1_from(f, batch), (const float *)f->params);
     return WEFT_OK;
+}
+
+int fused_moments(struct fused *f, int batch, cudaStream_t stream) {
+    WEFT_TRY(fused_patches(f, batch, stream));
+    return fused_bn1(f, batch, stream);
 }

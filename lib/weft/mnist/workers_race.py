@@ -350,8 +350,8 @@ class WorkerRace(Race):
         from .twin import LAYOUTS  # this module imports PyTorch
 
         twins: dict[tuple[str, str], DdpTwin] = {}
-        # Only the rung "reference" has global batch norm, and it runs on processors.
-        if self.config.batchnorm == "global" and self.place.size > 1:
+        is_global = self.config.batchnorm == "global" and self.place.size > 1
+        if is_global and self.device.type != "cuda":
             self.absent["torch DDP"] = "PyTorch's SyncBatchNorm needs GPUs"
             return twins
         names = self.config.twins or [
@@ -370,6 +370,7 @@ class DdpTwin:
     """PyTorch's twin under DistributedDataParallel, and a second one without it."""
 
     def __init__(self, race: WorkerRace, rung: str, layout: str):
+        from torch.nn import SyncBatchNorm
         from torch.nn.parallel import DistributedDataParallel
 
         from .twin import TwinTrainer  # this module imports PyTorch
@@ -384,6 +385,8 @@ class DdpTwin:
         self.alone, self.twin = make(), make()
         self.module = self.twin.model
         if place.size > 1:
+            if config.batchnorm == "global":  # on GPUs; not measured yet
+                self.module = SyncBatchNorm.convert_sync_batchnorm(self.module)
             options = {"gradient_as_bucket_view": True, "broadcast_buffers": False}
             self.twin.model = DistributedDataParallel(self.module, **options)
 
@@ -420,10 +423,14 @@ class DdpTwin:
             return int((twin.predict(part) == part.labels).sum())
 
         def evaluate() -> float:
-            set_model(self.module)
+            # In this mode, SyncBatchNorm does not wait for the other workers, which
+            # evaluate other batches. Without running statistics, it changes nothing
+            # else.
+            set_model(self.module.eval())
             try:
                 return race.evaluate(count_right)
             finally:
+                self.module.train()
                 set_model(wrapped)
 
         set_model(self.module)
