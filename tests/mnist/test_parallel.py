@@ -432,6 +432,27 @@ def test_one_process_continues_with_the_same_bits(checkpoint, tmp_path, monkeypa
         parallel.run(replace(half, epochs=2, resume=True))
 
 
+def test_launch_shows_each_line_and_returns_the_rows(monkeypatch):
+    class Printed(list):
+        def __init__(self, config: Config, workers: int, **options):
+            super().__init__(["first", "last", (config, workers, options)])
+
+        def __enter__(self) -> Printed:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            shown.append("end")
+
+        def rows(self) -> list[dict]:
+            return [{"us": 1}]
+
+    shown = []
+    monkeypatch.setattr(launcher, "Job", Printed)
+    rows = launch(CONFIG, 3, show=shown.append, max_restarts=1)
+    assert rows == [{"us": 1}]
+    assert shown == ["first", "last", (CONFIG, 3, {"max_restarts": 1}), "end"]
+
+
 # ---- two workers ---------------------------------------------------------------------
 
 
@@ -449,18 +470,40 @@ def is_alive(pid: int) -> bool:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    """Run two workers to the end; return rows, the weights' bits, and checkpoints."""
+    """Run two agents with a worker each to the end.
+
+    Return rows, the weights' bits, the checkpoints, and what each agent has printed.
+    """
     folder = tmp_path_factory.mktemp("undisturbed")
     config = replace(CONFIG, save=folder / "w.npz", compare=True)
     config = replace(config, checkpoint=folder / "steps", checkpoint_every=MIDDLE)
-    rows = launch(config, 2)
-    return rows, read_bits(config.save), config.checkpoint
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    options = {"machines": 2, "endpoint": f"127.0.0.1:{port}"}
+    with Job(config, 1, **options) as first, Job(config, 1, **options) as second:
+        printed = [list(first), list(second)]
+        (rows,) = [job.rows() for job in (first, second) if job.path.exists()]
+    return SimpleNamespace(
+        rows=rows,
+        bits=read_bits(config.save),
+        folder=config.checkpoint,
+        printed=printed,
+    )
+
+
+@pytest.mark.slow
+def test_two_machines_meet_on_loopback(undisturbed):
+    """Rank 0 alone prints the result; its agent may be the second one."""
+    printed = [" ".join(lines) for lines in undisturbed.printed]
+    assert sum("times as fast" in text for text in printed) == 1
+    assert undisturbed.rows[0]["machines"] == 2
 
 
 @pytest.mark.slow
 def test_two_workers_train_as_ddp_does(undisturbed):
     """The row has its columns, and the first losses are those of PyTorch's DDP."""
-    rows, _, _ = undisturbed
+    rows = undisturbed.rows
     ours, ddp = rows[0], rows[1]
     assert (ours["workers"], ours["backend"], ours["batchnorm"]) == (2, "gloo", "local")
     assert ours["graph"] is False  # gloo's sums cannot be captured
@@ -479,8 +522,8 @@ def test_two_workers_train_as_ddp_does(undisturbed):
 
 @pytest.mark.slow
 def test_killed_workers_lead_to_the_bits_of_an_undisturbed_run(undisturbed, tmp_path):
-    """SIGKILL ends a worker three times, each time at another step."""
-    rows, bits, _ = undisturbed
+    """SIGKILL ends a worker three times, each time at another step. One agent with two
+    workers has the bits of two agents with a worker each."""
     chance = random.Random(4)
     kills = [(step + chance.randrange(5), chance.randrange(2)) for step in (2, 9, 16)]
     config = replace(CONFIG, checkpoint=tmp_path / "steps", checkpoint_every=1)
@@ -496,9 +539,9 @@ def test_killed_workers_lead_to_the_bits_of_an_undisturbed_run(undisturbed, tmp_
                 is_new, killed = False, killed + 1
         again = job.rows()
     assert killed == len(kills) and is_new
-    assert again[0]["losses"] == rows[0]["losses"]
-    assert again[0]["test_accuracies"] == rows[0]["test_accuracies"]
-    assert read_bits(config.save) == bits
+    for key in ("losses", "test_accuracies"):
+        assert again[0][key] == undisturbed.rows[0][key]
+    assert read_bits(config.save) == undisturbed.bits
 
 
 def _wait_for_step(folder: Path, step: int) -> None:
@@ -515,7 +558,7 @@ def test_one_and_then_three_workers_continue_until_ctrl_c(
     """Losses before a checkpoint are kept. The next ones are those of the checkpoint's
     weights, with batch norm over each worker's part: 16, and 5, 5 and 6 images. Ctrl-C
     leaves no worker and no port."""
-    (path,) = undisturbed[2].glob(f"*{MIDDLE}.npz")
+    (path,) = undisturbed.folder.glob(f"*{MIDDLE}.npz")
     shutil.copy(path, tmp_path)
     config = replace(CONFIG, checkpoint=tmp_path, resume=True, save=tmp_path / "w.npz")
     two = read_newest(tmp_path)
@@ -608,23 +651,6 @@ def _listening(pids: list[int]) -> set[int]:
             if fields[3] == "0A" and f"socket:[{fields[9]}]" in inodes:
                 ports.add(int(fields[1].rpartition(":")[2], 16))
     return ports
-
-
-@pytest.mark.slow
-def test_two_machines_meet_on_loopback(undisturbed):
-    """Two agents with a worker each give the bits of one agent with two."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    options = {"machines": 2, "endpoint": f"127.0.0.1:{port}"}
-    with Job(CONFIG, 1, **options) as first, Job(CONFIG, 1, **options) as second:
-        jobs = (first, second)
-        printed = [list(job) for job in jobs]
-        rows = [job.rows() for job in jobs if job.path.exists()]
-    assert sum(any("times as fast" in line for line in lines) for lines in printed) == 1
-    assert len(rows) == 1  # rank 0 alone writes
-    assert rows[0][0]["machines"] == 2
-    assert rows[0][0]["losses"] == undisturbed[0][0]["losses"]
 
 
 @pytest.mark.slow  # it imports PyTorch's collectives, and looks for a host
