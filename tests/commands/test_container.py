@@ -37,7 +37,7 @@ def test_the_image_has_what_make_needs():
     packages = find(r"^RUN apt-get update .*recommends (.*?) *&&", "\n".join(LINES))
     needed = {"make", "g++", "python3", "python3-venv", "git", "ca-certificates"}
     assert needed <= set(packages.split())
-    assert "tini" in packages.split()  # ENTRYPOINT
+    assert "tini" in packages.split()  # ENTRYPOINT runs it
 
 
 def test_pip_gets_the_readmes_options():

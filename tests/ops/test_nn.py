@@ -116,7 +116,7 @@ def test_a_cnn_trains_to_torchs_losses():
         [abs(a - b) for a, b in zip(train(model, x, labels), want)]
         for model in (ours, float32)
     ]
-    assert want[-1] < want[0] / 2  # it trains
+    assert want[-1] < want[0] / 2  # training reduces the loss
     # The errors grow from step to step, so both sides' largest are compared. PyTorch's
     # own is the measured scale of float32's rounding here.
     assert max(errors[0]) <= 10 * max(max(errors[1]), 1e-7)
