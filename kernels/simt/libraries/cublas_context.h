@@ -63,9 +63,9 @@ inline bool fits(long ld, long rows) { return ld >= 1 && ld >= rows; }
  * alpha and beta. Source: table of cublasGemmEx() in cuBLAS's documentation. */
 bool is_supported(cublasComputeType_t compute, int a, int b, int c, int *scale);
 
-/* Functions that cuBLAS and cuBLASLt both export. They do not call each
- * other's: in a process that has loaded NVIDIA's libraries, the loader could
- * prefer those. */
+/* The work of functions that cuBLAS and cuBLASLt both export. Neither library
+ * calls the other's export: in a process that has loaded NVIDIA's libraries,
+ * the loader could prefer NVIDIA's. */
 cublasStatus_t get_property(libraryPropertyType type, int *value);
 const char *status_name(cublasStatus_t status);
 const char *status_text(cublasStatus_t status);

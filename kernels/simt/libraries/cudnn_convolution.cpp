@@ -191,7 +191,7 @@ static void multiply(float *c, const float *a, const float *b, long m, long n,
     g.b = {(void *)b, GEMM_F32, b_turned ? 1 : n, b_turned ? k : 1};
     g.c = g.d = {c, GEMM_F32, n, 1};
     g.threads = simt_threads();
-    if (weft_gemm(&g)) throw std::bad_alloc(); // for Call::submit()
+    if (weft_gemm(&g)) throw std::bad_alloc(); // Call::submit() catches it
 }
 
 typedef std::unique_ptr<float[]> Floats;
