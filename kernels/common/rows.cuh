@@ -44,11 +44,11 @@ struct __align__(16) four {
  */
 enum reading { READ, READ_CONSTANT, READ_ONCE };
 
-/* Load four numbers that are read once. The hint "evict last" lets the caches
- * drop the numbers that are stored before those that are loaded. On an H200, a
- * copy of 1 GB takes 497 us with it and 504 us without, and a kernel that keeps
- * rows in registers becomes up to 3 % faster (2026-11-30). "Evict first" makes
- * both slower. */
+/* Load four numbers that are read once. With the hint "evict last", the caches
+ * drop stored numbers before they drop loaded ones. On an H200, a copy of 1 GB
+ * takes 497 us with the hint and 504 us without. A kernel that keeps rows in
+ * registers becomes up to 3 % faster (2026-11-30). "Evict first" makes both
+ * slower. */
 static __device__ __forceinline__ float4 load_once(const float4 *at) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     float4 v;

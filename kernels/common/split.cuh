@@ -7,7 +7,7 @@
 enum { LEAST = 4 * THREADS }; // numbers of a part that keep a block busy
 
 /* A GPU runs all blocks at the same time only if the launch requires it. The
- * CPU target starts more blocks once all started ones wait. */
+ * CPU target starts more blocks when all started blocks are waiting. */
 #ifdef __CUDACC__
 enum { TOGETHER = 1 };
 #else
@@ -57,7 +57,7 @@ exchange(T *value, T own, unsigned *arrived, unsigned parts) {
 }
 
 /* Return how many blocks of the kernel run simultaneously if each uses the
- * maximum of shared memory. */
+ * maximum shared memory. */
 template <class Kernel> static unsigned count_resident(Kernel kernel) {
     const size_t bytes = count_room() * sizeof(float);
     const struct launch l = {"a part", 1, THREADS, bytes, 0, 0};

@@ -21,7 +21,7 @@
 
 enum {
     NARROW = 8,       // bits of a digit if all words stay in the caches
-    WIDEST = 11,      // bits of a digit otherwise, or of the only one
+    WIDEST = 11,      // bits of a digit otherwise, or if one digit suffices
     SLOTS = 16,       // words of a line
     PIECE = 1 << 16,  // words between interrupt checks
     SHARE = 1 << 16,  // minimum words to occupy a thread
@@ -38,8 +38,8 @@ struct pass {
     enum layout layout;
     const uint32_t *x, *values; // input of ARRAYS; values may be NULL
     const void *from;           // input of KEYS and PAIRS
-    void *to;                   // words; NULL in the last pass of pairs, which
-    uint32_t *y, *moved;        // writes keys and values to these arrays
+    void *to;                   // words; NULL: the last pass of pairs
+    uint32_t *y, *moved;        // receive the keys and values of that pass
     size_t count;
     uint32_t shift, digits; // digits: the number of values of a digit
     struct sort_order order;
@@ -336,7 +336,8 @@ struct rooms {
     void *at[2];
 };
 
-/* Aim pass `left` from the end: the last one (0) writes the result. */
+/* Choose the output of the pass that has `left` passes after it; the last pass
+ * writes the result. */
 static void aim_before_end(struct pass *p, const struct rooms *rooms,
                            int left) {
     const int pairs = p->moved != NULL;
