@@ -103,8 +103,9 @@ static __device__ __forceinline__ moments merge(moments a, moments b) {
     return all;
 }
 
-/* Return to every lane the merged moments of the warp's lanes: those of the
- * means, each with its count, and the lanes' own squares. */
+/* Return to every lane the merged moments of the warp's lanes. The squares are
+ * those of all lanes, plus each lane's count times its mean's squared distance
+ * from the merged mean. */
 template <bool CENTRED>
 static __device__ __forceinline__ moments merge_lanes(moments own) {
     moments all = {};
@@ -166,7 +167,7 @@ static __device__ __forceinline__ four load_again(const normal &n,
     return thread.load((n.residual ? n.total : n.x) + first, j, n.cols, 0.0f);
 }
 
-/* Load group j of weight or bias, or `other` where it is NULL. */
+/* Load group j of weight or bias; if it is NULL, return `other` four times. */
 template <class Sharer>
 static __device__ __forceinline__ four load_scale(const float *scale,
                                                   Sharer thread, unsigned j,
@@ -310,7 +311,7 @@ static inline bool rows_are_aligned(const normal_backward &n) {
 }
 
 /* Return a grid of blocks that take several rows each: enough to keep the
- * device busy, at most `most`. The CPU target's number is constant. */
+ * device busy, at most `most`. On the CPU target, the number is constant. */
 static inline unsigned count_busy(unsigned most) {
 #ifdef __CUDACC__
     const unsigned blocks = 4 * device_has(cudaDevAttrMultiProcessorCount);

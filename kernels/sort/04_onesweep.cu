@@ -27,7 +27,8 @@
 
 /* Keys of a tile per thread. Large tiles have longer runs of a digit and fewer
  * states, but only integers without values leave enough registers for them.
- * They need a tile per multiprocessor: otherwise some would idle. */
+ * They also require a tile per multiprocessor; otherwise some multiprocessors
+ * would be idle. */
 enum { LARGE = 44, SMALL = 24 };
 
 /* The state that a tile has published for a digit, in 32 bits: 64 bits, as in
@@ -140,7 +141,7 @@ static __global__ void __launch_bounds__(WIDE)
     static_assert((int)WIDE == PASSES * DIGITS, "a thread per bin");
     unsigned sum = 0;
 #pragma unroll 8
-    for (unsigned c = 0; c < COPIES; c++) // each lane reads another bank
+    for (unsigned c = 0; c < COPIES; c++) // each lane reads a different bank
         sum += copies_s[threadIdx.x * COPIES + (threadIdx.x + c) % COPIES];
     if (sum) atomicAdd(&counts[threadIdx.x], sum);
 }

@@ -38,7 +38,7 @@ template <int ITEMS> struct tile_room {
     unsigned sums[WARPS], tile;
     unsigned byte; // selects the digit's byte in __byte_perm()
 
-    /* Store what the launch determines; a barrier must follow. */
+    /* Store the values that the launch determines; a barrier must follow. */
     __device__ __forceinline__ void begin(const sort_pass &p) {
         if (threadIdx.x < WARP) spare[threadIdx.x] = 0;
         if (threadIdx.x == 0) byte = 0x4440 + p.shift / 8;
