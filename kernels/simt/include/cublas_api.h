@@ -1,6 +1,6 @@
 /* cublas_api.h -- cuBLAS on the CPU: its functions for float and double, and
  * its products of 16-bit floats and 8-bit integers. A program that names
- * another function of cuBLAS gets one error with this name.
+ * another function of cuBLAS gets one error with that function's name.
  *
  * The functions return cuBLAS's status codes. A call finishes its work before
  * it returns; if its stream captures, the call becomes a node instead. A matrix

@@ -35,7 +35,7 @@ struct Scalar {
     double get() const { return at ? weft_load(at, type, 0) : value; }
 };
 
-/* Some products of matrices of one shape. */
+/* Products of matrices, all of the same sizes. */
 struct Products {
     struct gemm gemm;
     Scalar alpha, beta;
@@ -45,7 +45,7 @@ struct Products {
     std::vector<Place> places;
 };
 
-/* Compute all of them. */
+/* Compute all products. */
 void multiply(const Products &products);
 
 /* Return the argument that covers a matrix of `rows` x `columns` elements in

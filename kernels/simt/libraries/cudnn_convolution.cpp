@@ -33,7 +33,7 @@ struct Convolution {
     int outputs() const { return w.size[0] / c.groups; } /* of a group */
     long weights() const { return (long)w.size[1] * w.size[2] * w.size[3]; }
     long pixels() const { return (long)y.size[2] * y.size[3]; }
-    /* Images whose columns are computed together. */
+    /* The number of images whose columns are computed together. */
     long together() const {
         const long most = CHUNK / (weights() * pixels());
         return std::max(1l, std::min(most, (long)x.size[0]));
@@ -145,7 +145,7 @@ static void add_columns(const Convolution &v, const float *columns, long width,
 }
 
 /* Call f(offset) for each weight of the group in the order (outputs,weights),
- * turned for a convolution. */
+ * with the filter turned for a convolution. */
 template <class F>
 static void each_weight(const Convolution &v, int group, F f) {
     const bool turned = v.c.mode == CUDNN_CONVOLUTION;
