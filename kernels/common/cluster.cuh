@@ -25,9 +25,9 @@ struct slices {
 };
 
 /* Divide a row of `cols` numbers if a block keeps a slice of each of `arrays`
- * arrays. Slices are small if 8 blocks suffice for the row, which is the
- * largest cluster that every device with clusters supports. A larger cluster
- * waits longer for free multiprocessors, so its slices fill more registers. */
+ * arrays. Slices are small if 8 blocks suffice for the row: every device with
+ * clusters supports clusters of 8. A larger cluster waits longer for free
+ * multiprocessors, so its slices fill more registers. */
 static inline slices divide_row(unsigned cols, unsigned arrays) {
     const unsigned large = 16384 / arrays, most = count_cluster();
     unsigned blocks = 1;

@@ -151,8 +151,8 @@ static __device__ __forceinline__ float dot_four(four a, four b) {
 /* ---- parts of a row that stay on the chip -------------------------------- */
 
 /* Return how many floats of dynamic shared memory a block may use, in whole
- * groups of four per thread. A device of 7.5 has 64 KB and others 100 KB, less
- * 1 KB for a kernel's own arrays. */
+ * groups of four per thread. It may use 64 KB on a device of compute capability
+ * 7.5 and 100 KB on others, less 1 KB for a kernel's own arrays. */
 static inline unsigned count_room(void) {
     const int most = device_has(cudaDevAttrMaxSharedMemoryPerBlockOptin);
     const int bytes = most < 100 << 10 ? most : 100 << 10;

@@ -34,15 +34,15 @@ static inline bool are_few(unsigned rows, unsigned cols) {
 }
 
 /* Return whether a row needs several blocks if `arrays` of its arrays are kept:
- * it exceeds the shared memory of one, or there are too few rows. */
+ * it exceeds the shared memory of one block, or there are too few rows. */
 static inline bool must_split(unsigned rows, unsigned cols, unsigned arrays) {
     return are_few(rows, cols) || cols > count_room() / arrays;
 }
 
-/* Publish value, count this block, and wait until all `parts` blocks of the row
- * have done the same. The lanes of one warp call this, and may then read all
- * values. Other warps wait at the block's next barrier, so the values are read
- * once per block. `arrived` is 0 before the launch. */
+/* Store `own` in *value, count this block, and wait until all `parts` blocks of
+ * the row have done the same. The lanes of one warp call this, and may then
+ * read all values. Other warps wait at the block's next barrier, so the values
+ * are read once per block. `arrived` is 0 before the launch. */
 template <class T>
 static __device__ __forceinline__ void
 exchange(T *value, T own, unsigned *arrived, unsigned parts) {

@@ -20,7 +20,7 @@ static int choose_registers(unsigned cols, unsigned arrays) {
 }
 
 /* Return the rung for a shape if a block keeps `arrays` arrays of rows, and
- * `scales` of weight and bias. */
+ * `scales` of the arrays weight and bias. */
 static int choose(int rung, unsigned rows, unsigned cols, unsigned arrays,
                   unsigned scales) {
     if (rung != NORM_TUNED) return rung;

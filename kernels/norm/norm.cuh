@@ -120,7 +120,7 @@ static __device__ __forceinline__ moments merge_lanes(moments own) {
 }
 
 /* Return to each thread the merged moments of the COUNT warps of its block. The
- * next call needs other memory. */
+ * next call needs different memory. */
 template <bool CENTRED, int COUNT>
 static __device__ __forceinline__ moments merge_warps(moments warp,
                                                       moments (&all_s)[COUNT]) {
@@ -213,7 +213,7 @@ static __device__ __forceinline__ moments find_moments(four v, Sharer thread,
 /* ---- gradients of a row -------------------------------------------------- */
 
 /* The sums over a row of g and of g * xhat, where g = dy * weight and xhat = (x
- * - mean) * rstd. In rmsnorm, the first is not used. */
+ * - mean) * rstd. In rmsnorm, the first sum is not used. */
 struct slopes {
     float plain, scaled;
 };

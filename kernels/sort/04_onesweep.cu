@@ -51,8 +51,8 @@ struct digit_states {
                                             unsigned word) const {
         *(volatile unsigned *)&words[tile * DIGITS + digit] = word;
     }
-    /* Return the place of the first key of `tile`, which is not the first one,
-     * with a digit. */
+    /* Return the place of the first key with a digit in `tile`, which is not
+     * the first tile. */
     __device__ __forceinline__ unsigned look_back(unsigned tile,
                                                   unsigned digit) const {
         for (unsigned sum = 0;;) {
@@ -85,7 +85,7 @@ struct digit_states {
 enum {
     WIDE = 1024,    // threads of a block that counts
     LOADS = 2,      // loads in flight per thread
-    PART = 1 << 13, // minimum keys per block; fewer cost less than its counts
+    PART = 1 << 13, // minimum keys per block, to outweigh adding its counts
 };
 
 static constexpr size_t copies_bytes(unsigned copies) {
@@ -240,8 +240,8 @@ static int sweep_passes(const struct sorting *s) {
     return WEFT_OK;
 }
 
-/* Return the number of multiprocessors; the CPU target returns 2, independent
- * of the machine. */
+/* Return the number of multiprocessors or, on the CPU target, 2, so that the
+ * result does not depend on the machine. */
 static unsigned count_multiprocessors(void) {
 #ifdef __CUDACC__
     return (unsigned)device_has(cudaDevAttrMultiProcessorCount);

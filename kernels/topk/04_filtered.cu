@@ -139,7 +139,7 @@ static __global__ void __launch_bounds__(THREADS)
 /* The candidates that a block has found. */
 struct candidate_list {
     entry entries[LISTED];
-    unsigned count; // of those beyond LISTED, too
+    unsigned count; // of all candidates, even beyond LISTED
 };
 
 /* The destinations of candidates. `least` is the floor's number. */

@@ -73,7 +73,7 @@ static __device__ __forceinline__ unsigned find_floor(unsigned key,
 /* The candidates of a warp's row: numbers whose keys reach the floor. */
 struct __align__(16) candidate_list {
     entry entries[FEW];
-    unsigned count; // of those beyond FEW, too
+    unsigned count; // of all candidates, even beyond FEW
 
     __device__ __forceinline__ void keep(float v, unsigned col,
                                          unsigned floor) {

@@ -1,8 +1,8 @@
 /* vendor.h -- the declarations that the files of this folder share.
  *
  * Each file calls one library of NVIDIA's. It declares the few functions that
- * it needs, so that neither a toolkit nor its headers are necessary, and cffi
- * parses the same declarations: lib/weft/toolchain/vendor.py compiles the file,
+ * it needs, so that neither a toolkit nor its headers are necessary. cffi
+ * parses the same declarations. lib/weft/toolchain/vendor.py compiles the file,
  * links it with the library, and opens both. Without a GPU, the library is
  * Weft's own version of it, which has the same symbols and runs on the host.
  *
