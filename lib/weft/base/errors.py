@@ -30,7 +30,7 @@ def running_shell() -> Any:
 
 
 WIDE = 74  # characters per line; longer lines do not fit on an enlarged page
-# Frames of these files are omitted; cells/gpu/launch.py invents the second name.
+# Frames of files with these prefixes are omitted. cells/gpu/launch.py uses the second.
 _OURS = str(PACKAGE), "<launch of "
 
 
@@ -229,7 +229,7 @@ class KernelFault(KernelError):
     Its arrays keep their values from before the launch, unless it ran in place.
     kernel: its name. block, thread: their indices (x, y, z), or None. report: the
     observations before the fault, if the launch was watched. kind: the runtime's number
-    of the fault.
+    for the fault.
     """
 
     entry = "stopped"
