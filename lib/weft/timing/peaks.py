@@ -51,7 +51,7 @@ LAYOUTS = ("nn", "nt", "tn", "tt")
 # Values of cudaDataType (of a and b) and of cublasComputeType_t (of the sums).
 FP32, FP16, BF16 = 0, 2, 14
 SUM_FP32, SUM_TF32 = 68, 77
-CUBLAS_KINDS = {  # by precision: type of a and b in torch, in cuBLAS; type of the sums
+CUBLAS_KINDS = {  # by precision: type of a and b in torch and in cuBLAS, type of sums
     "fp32": ("float32", FP32, SUM_FP32),
     "tf32": ("float32", FP32, SUM_TF32),
     "bf16": ("bfloat16", BF16, SUM_FP32),

@@ -123,7 +123,7 @@ def count_steps(run: Run, device: AnyDevice) -> int:
 def time_host(
     run: Run, steps: int, device: AnyDevice, samples: int = HOST_TIMES
 ) -> float | None:
-    """Return the microseconds in which the host queues a step; None on a CPU."""
+    """Return the microseconds that the host takes to queue a step; None on a CPU."""
     if device.type == "cpu":
         return None
     clock = HostTimer(device)
