@@ -93,7 +93,7 @@ def check(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> list[Any]:
     ]
 
 
-REHEARSED = 1 << 18  # maximum number of threads; more would take seconds
+REHEARSED = 1 << 18  # maximum number of threads in a rehearsal; more would take seconds
 
 
 def rehearse(launch: Launch, args: Sequence[Any], shown: bool = False) -> None:
