@@ -331,7 +331,7 @@ class Kind:
     """A piece with which later pieces are compared.
 
     begins: for each array whose accesses may shift, the first entry that touches it.
-    whose: for each entry, 1 + the index of its array in `begins`; 0 if not there.
+    whose: for each entry, 1 + the index of its array in `begins`; 0 for other arrays.
     sizes: element sizes of the arrays in `begins`, in bytes.
     """
 
