@@ -227,7 +227,7 @@ class Event:
         _call("cuEventSynchronize", self._event)
 
     def until(self, later: Event) -> float:
-        """Return the milliseconds between this event and a later one. Both must be complete."""
+        """Return the milliseconds to a later event; both events must be complete."""
         return _read_value("float *", "cuEventElapsedTime", self._event, later._event)
 
 

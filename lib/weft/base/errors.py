@@ -1,8 +1,8 @@
 """Errors that a reader may catch, and their short tracebacks in notebooks.
 
-Each message is a sentence. A traceback in a notebook ends at the reader's line, or is a
-message alone. defer_interrupts() delays Ctrl-C, so that no error appears in the middle
-of a write.
+Each message is a sentence. A traceback in a notebook ends at the reader's line, or
+consists of a message only. defer_interrupts() delays Ctrl-C, so that no error appears
+in the middle of a write.
 """
 
 from __future__ import annotations
