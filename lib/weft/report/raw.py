@@ -410,7 +410,7 @@ class _Raw:
 def _copies_in_array(line: str, array: str) -> bool:
     """Return whether a line copies one array element to another: x[i] = x[i + 1].
 
-    The function compares texts: after rewriting, both columns may be of one element.
+    The function compares texts: after rewriting, both columns may belong to one.
     """
     matches = list(re.finditer(rf"\b{re.escape(array)}(?=\s*\[)", line))
     starts = [len(line[: match.start()].encode()) for match in matches]
