@@ -53,7 +53,7 @@ CHECK_FLAGS = (
     *("-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-builtin-memset"),
 )
 # With these linker flags, the runtime replaces the heap functions that kernels call. In
-# the watch build, it also replaces every C library function that has no hook.
+# the watch build, it also replaces memcpy(), memmove() and memset(), to add hooks.
 _HEAP = (
     *("malloc", "free", "calloc"),
     *("_Znwm", "_Znam", "_ZdlPv", "_ZdaPv", "_ZdlPvm", "_ZdaPvm"),
@@ -170,7 +170,7 @@ def simt_runtime(flavour: Flavour) -> Path:
 def list_runtime() -> list[Path]:
     """List the SIMT runtime's files that CPU libraries and wheels are linked with.
 
-    program/ is only for CUDA programs, and libraries/ replaces NVIDIA's.
+    program/ is only for CUDA programs, and libraries/ replaces NVIDIA's libraries.
     """
     files = [path for path in keys.list_sources(*keys.RUNTIME) if path.suffix == ".cpp"]
     return [f for f in files if f.parent.name not in ("program", "libraries")]
@@ -196,7 +196,7 @@ def vendor_library(name: str, flavour: Flavour) -> Path:
 
 
 # The header that declares an NVIDIA library, and the library's name. Programs may
-# include it through others: cublas_v2.h includes cublas_api.h.
+# include the header through another one: cublas_v2.h includes cublas_api.h.
 VENDOR_HEADERS = {
     **{"cublas_api.h": "cublas", "cublasLt.h": "cublas", "cublasXt.h": "cublas"},
     **{"curand.h": "curand", "cufft.h": "cufft", "cudnn.h": "cudnn"},
