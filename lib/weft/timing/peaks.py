@@ -194,7 +194,7 @@ KINDS = (
 )
 COPIED = {"cuda": 1 << 28, "cpu": 1 << 25}  # number of floats in a copy
 IN_L2 = 1 << 22  # number of floats: 16 MiB exceed all L1 caches but fit in an L2 cache
-BLOCKS_A_PROCESSOR = 8  # number of reading blocks per multiprocessor: 2048 threads
+BLOCKS_A_PROCESSOR = 8  # reading blocks per multiprocessor, 2048 threads in all
 BURST = 1e-3  # duration of a kernel, in seconds
 SECONDS = 0.4  # approximate seconds of timing per kernel
 THREADS = 256  # threads per block, as in peaks.cu

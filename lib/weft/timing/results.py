@@ -398,7 +398,7 @@ HOW = "Measure again when the machine is idle,\nor set WEFT_SHARED=draw."
 
 
 def guard_figure(draw: Callable[..., Figure]) -> Callable[..., Figure]:
-    """Decorate draw(rows, ...): its figure is a sentence if times are not drawn."""
+    """Decorate draw(rows, ...): a sentence replaces a figure whose times are hidden."""
 
     @functools.wraps(draw)
     def guarded(rows: Any, *args: Any, **options: Any) -> Figure:
