@@ -344,7 +344,7 @@ def _perform_job(job: Job, launchers: dict[Any, Any], pipe: Any) -> dict[str, by
     memory = shared_memory.SharedMemory(job.memory)
     _forget_memory(memory)
     args = [_open_array(arg, memory, job.target) for arg in job.args]
-    # The cell is compiled and its arrays are in place, so the time limit begins.
+    # The cell is compiled and its arrays are in place, so the time starts.
     pipe.send(LAUNCHED)
     try:
         launch(*job.shape, None, args)
