@@ -40,7 +40,7 @@ HIDDEN = "rung", "options"  # parameters of an op that a package sets
 class Contents:
     """The contents of a package.
 
-    sources: the user's files, or those of the lab's op. launchers: launchers.json's rows.
+    sources: the files, or those of the lab's op. launchers: launchers.json's rows.
     wrapped: the launchers in each source, by its path. op: the op's name, or "".
     cubins: the size of the cubins in bytes, by compute capability, such as "80".
     remarks: sentences about the wheel, for the user.
@@ -163,9 +163,10 @@ def _read_op(contents: Contents) -> list[Signature]:
 def describe_launcher(one: Signature) -> dict[str, Any]:
     """Return the row of launchers.json that describes a launcher.
 
-    Its Python function returns the outputs ("returns") if the outputs are its first
-    parameters, inputs follow, and each integer is a size that follows from the first
-    input: its number of elements (n, count, size, numel), or its rows and cols.
+    Its Python function returns the outputs ("returns") under three conditions. The
+    outputs precede the inputs. There is one output, or the name ends in _backward. The
+    integers are sizes of the first input: its number of elements (n, count, size,
+    numel), or its rows and cols.
     """
     params = [_describe_param(one, param) for param in one.params]
     roles = [p["role"] for p in params]
