@@ -149,7 +149,7 @@ def exchange(words, low, high, count):
 def exchange_mirrored(words, t, length, count):
     """Do the first step of a merge for pair t of words, which has `count` numbers.
 
-    Word i of the first half of each `length` words meets word i from the end.
+    Word i of the first half of each `length` words meets word i counted from the end.
     """
     low = t // (length // 2) * length + t % (length // 2)
     exchange(words, low, low ^ (length - 1), count)
