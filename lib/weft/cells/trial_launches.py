@@ -29,8 +29,8 @@ ORDERS = {"forward": 0, "in reverse": 1, "in a random order": 2}
 # The largest difference that another order of float atomics may cause. Sums of
 # thousands of terms then differ in the last bits of the largest partial sum.
 ATOMIC_ROUNDING = 1e-5
-# The largest allowed difference between the results of GPU and CPU. The last bits
-# differ, since the GPU fuses multiply-adds and has other versions of functions such as sin().
+# The largest allowed difference between results of GPU and CPU. The last bits differ,
+# since the GPU fuses multiply-adds and has other versions of functions such as sin().
 TARGET_ROUNDING = 1e-4
 BUDGET = 0.3  # seconds for timing one launch
 

@@ -1,8 +1,8 @@
 """Launches on a GPU with numba.cuda.
 
 If all arguments are numbers and known tensors, this module packs the launch with
-arguments.py, and the driver queues it. Numba queues all other launches. Numba compiles to PTX,
-which a driver older than Numba's CUDA rejects. cuda_c() then runs the kernels.
+arguments.py, and the driver queues it. Numba queues all other launches. Numba compiles
+to PTX, which a driver older than Numba's CUDA rejects. cuda_c() then runs the kernels.
 """
 
 from __future__ import annotations
