@@ -276,7 +276,7 @@ class _Argsort(LibraryOp):
         return _argsort(x, descending, rung)
 
     def infer_shapes(self, x, descending=False, *, rung=None):
-        SORT.library.infer_shapes(x)  # it checks x
+        SORT.library.infer_shapes(x)  # raises an error for an unsuitable x
         return torch.empty_like(x, dtype=torch.int32)
 
 
@@ -329,7 +329,7 @@ TOPK = Op(
         "cols",
         (1024, 2**20, 2**26),
         {
-            # If rows are short, there are few of them, as in tests.
+            # For short rows, which the tests use, the number of rows is small.
             "rows": lambda cols: max(1, min(cols**2 // 16, 2**26 // cols)),
             "k": lambda cols: 8 if cols < 2**16 else 64,
         },
