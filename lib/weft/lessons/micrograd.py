@@ -321,7 +321,7 @@ def _measure_error(
     record: Callable,
     in_numpy: Callable,
 ) -> float:
-    """Return the largest error of an operation's gradients, over the largest element."""
+    """Return the largest error of an operation's gradients, over the largest one."""
     rng = np.random.default_rng(0)
     hosts = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
     exact = [host.astype(np.float64) for host in hosts]
