@@ -10,7 +10,7 @@ The files of kernels/vendor make the calls. WAYS lists ways to one matrix produc
     cutlass      CUTLASS: templates that nvcc compiles
     ours         weft.matmul
 
-The others are random numbers (philox, xorwow), fft, cudnn (a layer of the CNN by the
+The others are random numbers (philox, xorwow), fft, cudnn (a layer of the CNN in the
 graph API), cub (a reduction with an operator of our own) and nccl (a sum over devices).
 Without a GPU, those with a version for the CPU run.
 
@@ -90,7 +90,7 @@ WAYS = {
 
 
 class Product:
-    """A product by one way: c (m,n) = a (m,k) @ b (k,n), or relu(c + bias).
+    """A product computed in one way: c (m,n) = a (m,k) @ b (k,n), or relu(c + bias).
 
     a, b, bias: contiguous float32 on the target's device, or on the host for a way with
     on_host. Raises BuildError if the library is missing; call() raises KernelError if
@@ -231,7 +231,7 @@ def _measure_numbers(name: str, place: Any) -> Row:
 def prepare_numbers(
     kind: str, count: int, seed: int, offset: int = 0, device: str = "cpu"
 ) -> tuple[torch.Tensor, Callable[[], None]]:
-    """Return an array (count,) int32, and a function that fills it by cuRAND.
+    """Return an array (count,) int32, and a function that fills it with cuRAND.
 
     kind: a key of GENERATORS. The function's first call writes the bits of the host
     functions' numbers from `offset` on, and each later call the next ones.
@@ -277,7 +277,7 @@ def _measure_fft(name: str, place: Any) -> Row:
 
 
 def _measure_cudnn(name: str, place: Any) -> Row:
-    """Check and time the second convolution of the CNN, by cuDNN's graph API."""
+    """Check and time the second convolution of the CNN with cuDNN's graph API."""
     library, size = vendor.open_library("dnn_graph", place.type), LAYER
     generator = torch.Generator().manual_seed(0)
     shapes = (

@@ -161,7 +161,7 @@ def _make_bincount(title: str, x: torch.Tensor, bins: int) -> Case:
 def sort(x, values=None, descending=False):
     """Return the numbers x (count), int32, uint32 or float32, in ascending order.
 
-    Equal numbers keep their order, also if the sort is descending. Floats are ordered
+    Equal numbers keep their order, even if the sort is descending. Floats are ordered
     as in PyTorch: -0 equals 0, and every NaN is greater than infinity. values (count),
     of any type with 32 bits, is optional. If it is given, the result is a pair: the
     sorted numbers, and the values in the same order. sort() has no gradients, since
