@@ -5,7 +5,7 @@
  *             total. On the way down, each complete sum is added to the middle
  *             of the part to its right (Brent and Kung, 1982).
  * Prediction: fewer than 512 additions, in 15 steps instead of 8. The bytes
- *             stay the same, and so does the time where memory limits.
+ *             stay the same, and so does the time if memory is the limit.
  * Limit:      the distances are powers of 2, so threads meet in the same banks
  *             of shared memory, and most threads idle in most steps. */
 #include "scan.cuh"

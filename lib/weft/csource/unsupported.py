@@ -102,7 +102,7 @@ def refuse_driver_api(printed: str, simt: str) -> None:
         number += 1
 
 
-# Libraries of which a part runs on the CPU, by the beginning of their functions' names.
+# Libraries that run partly on the CPU, by the prefix of their functions' names.
 _PARTS = {
     "cublasXt": "cuBLASXt",
     "cublasLt": "cuBLASLt",

@@ -48,8 +48,8 @@ def number_places(places, rows, cols, padded):
 def exchange_pairs(places, x, rows, cols, padded, size, stride):
     """Do a step of a bitonic sort of each row of places, the largest number first.
 
-    Runs of `size` places become ordered, every second one upwards. The places of a pair
-    are `stride` apart. One thread per pair.
+    The step sorts runs of `size` places, every second run in ascending order. The
+    places of a pair are `stride` apart. One thread per pair.
     """
     i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if i >= rows * padded // 2:
@@ -65,7 +65,7 @@ def exchange_pairs(places, x, rows, cols, padded, size, stride):
 
 
 def write_first(values, indices, x, places, rows, cols, padded, k):
-    """Write the first k places of each row as keep_largest() does. A thread each."""
+    """Write each row's first k places as keep_largest() does. One thread per place."""
     i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if i < rows * k:
         row = i // k
@@ -149,7 +149,7 @@ def exchange(words, low, high, count):
 def exchange_mirrored(words, t, length, count):
     """Do the first step of a merge for pair t of words, which has `count` numbers.
 
-    Word i of the first half of each `length` words meets word i from the end.
+    Word i of the first half of each `length` words meets word i counted from the end.
     """
     low = t // (length // 2) * length + t % (length // 2)
     exchange(words, low, low ^ (length - 1), count)
@@ -231,7 +231,7 @@ def gather_keys(y, sorted_values, x, values, words, count):
 
 
 def find_nibble(key, shift, is_float, flips):
-    """Return the 4 bits of the key's rank that end at bit `shift`."""
+    """Return the 4 bits of the key's rank from bit `shift` upwards."""
     return rank_key(key, is_float, flips) >> shift & (DIGITS - 1)
 
 
@@ -275,7 +275,7 @@ def scan_counts(counts, size):
 
 
 def scatter_nibbles(y, sorted_values, firsts, x, values, count, shift, is_float, flips):
-    """Write the keys x (count) and their values to their places in y, by one digit.
+    """Sort the keys x (count) by one digit into y, and `values` into sorted_values.
 
     firsts (DIGITS,tiles): the place of a tile's first key with a digit. A thread's key
     follows the equal digits of earlier threads, so equal keys keep their order.
