@@ -102,7 +102,7 @@ def test_what_make_creates_stays_out_of_the_image():
 
 @pytest.fixture
 def start(tmp_path):
-    """Return a function that starts a command, in a home folder, with two lessons."""
+    """Return a function that runs start.sh with a home folder and a command."""
     lessons = tmp_path / "weft" / "notebooks"
     lessons.mkdir(parents=True)
     for name in ("00.ipynb", "01.ipynb"):
