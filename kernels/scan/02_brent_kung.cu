@@ -17,12 +17,12 @@ struct brent_kung {
         sums_s[i] = own;
         for (unsigned d = 1; d < THREADS; d *= 2) {
             const unsigned right = (i + 1) * 2 * d - 1;
-            __syncthreads(); // the sums of the last step are stored
+            __syncthreads(); // the previous step's sums are stored
             if (right < THREADS) sums_s[right] += sums_s[right - d];
         }
         for (unsigned d = THREADS / 4; d > 0; d /= 2) {
             const unsigned left = (i + 1) * 2 * d - 1;
-            __syncthreads(); // the sums of the last step are stored
+            __syncthreads(); // the previous step's sums are stored
             if (left + d < THREADS) sums_s[left + d] += sums_s[left];
         }
         __syncthreads(); // all sums are complete

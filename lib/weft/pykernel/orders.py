@@ -174,11 +174,11 @@ def sort_tiles(words, x, count, is_float, flips):
             words_s[i] = int64(rank) << 32 | (first + i)
     length = 2
     while length <= PAIR_TILE:
-        cuda.syncthreads()  # the words of the last step are stored
+        cuda.syncthreads()  # the previous step's words are stored
         exchange_mirrored(words_s, cuda.threadIdx.x, length, count - first)
         d = length // 4
         while d > 0:
-            cuda.syncthreads()  # the words of the last step are stored
+            cuda.syncthreads()  # the previous step's words are stored
             exchange_apart(words_s, cuda.threadIdx.x, d, count - first)
             d //= 2
         length *= 2
@@ -197,7 +197,7 @@ def merge_tiles(words, count):
             words_s[i] = words[first + i]
     d = THREADS
     while d > 0:
-        cuda.syncthreads()  # the words of the last step are stored
+        cuda.syncthreads()  # the previous step's words are stored
         exchange_apart(words_s, cuda.threadIdx.x, d, count - first)
         d //= 2
     cuda.syncthreads()  # the tile is sorted
