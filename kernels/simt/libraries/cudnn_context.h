@@ -123,8 +123,9 @@ inline void blend(float *y, float alpha, float value, float beta) {
     *y = beta == 0 ? alpha * value : alpha * value + beta * *y;
 }
 
-/* Call f(n, c, h, w) for each element. If the calls handle many elements,
- * `work` or t.count() in all, threads share the images of channels. */
+/* Call f(n, c, h, w) for each element of t. If `work` or t.count() is large,
+ * threads divide the pairs (n,c) among themselves. work: the number of elements
+ * that all calls handle together. */
 template <class F> void each(const Tensor &t, F f, long work = 0) {
     const long planes = (long)t.size[0] * t.size[1];
 #pragma omp parallel for num_threads( \

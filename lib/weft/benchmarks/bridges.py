@@ -3,7 +3,7 @@
 Each bridge leads to the same loops in C, kernels/polynomial/bridges/polynomial.c, and
 connect_NAME() builds it:
 
-    cffi         a call of C, without a gradient
+    cffi         a call to C, without a gradient
     function     the same, inside a torch.autograd.Function
     library      the same, as an op of torch.library with a fake and a gradient
     stable_abi   an op in C++ that includes only PyTorch's stable headers

@@ -3,7 +3,7 @@
 Blas(device)                      cuBLAS, called with the parameters of its C function
 play_layout(), play_operands()    one buffer, read by rows and by columns
 play_leading()                    the cells that a leading dimension reaches
-check_product()                   checks a reader's call of cublasSgemm()
+check_product()                   checks a reader's call to cublasSgemm()
 philox(), draw_numbers()          random numbers, from a counter and from cuRAND
 play_draws()                      the thread that drew each random number
 draw_decision()                   a library, a compiler, or a kernel of your own?

@@ -23,7 +23,7 @@ Bad input raises weft.ArgumentError (a ValueError) whose message contains the nu
     nn           layers for PyTorch: weft.nn
     tape         Tape: matrices and their gradients, recorded in C, without PyTorch
     in_triton    kernels in Triton, and three ways to run them
-    calls        code shared by all ops: arrays in, calls of C, arrays out
+    calls        code shared by all ops: arrays in, calls to C, arrays out
     check        checks of every rung against float64, with poisoned outputs, and of
                  backward passes against finite differences; only checked rungs are
                  timed

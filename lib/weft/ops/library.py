@@ -1,6 +1,6 @@
 """Ops of PyTorch's library: torch.ops.weft.relu, and the reader's own kernels.
 
-weft.relu() calls torch.ops.weft.relu where PyTorch needs a name instead of a call of C:
+weft.relu() calls torch.ops.weft.relu where PyTorch needs a name instead of a call to C:
 in torch.compile, in torch.export, and in vmap and the other transforms of torch.func.
 launcher_ops.py derives these ops. `import weft.ops` registers all of them, and so does
 the first use of an op, such as weft.relu. `import weft` alone does not, since it does
