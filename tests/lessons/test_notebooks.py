@@ -421,7 +421,7 @@ def run(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     paths = [str(ROOT / "lib"), str(ROOT), os.environ.get("PYTHONPATH", "")]
     # If the lab cannot be imported, the run fails instead of fetching another one.
     ours = {"PYTHONPATH": os.pathsep.join(paths), "GIT_ALLOW_PROTOCOL": "file"}
-    # Next to other tests, threads that spin while they wait are ten times slower.
+    # While other tests run, threads that spin while they wait are ten times slower.
     ours["OMP_WAIT_POLICY"] = "passive"
     ours["WEFT_SMALL"] = "1"
     with make_sockets() as config:
