@@ -8,6 +8,7 @@ the workers add at most 4 roundings to more than 10,000.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import operator
 from dataclasses import replace
@@ -22,7 +23,7 @@ from test_training import SMALL, noisy, rungs
 from tiers import loop_over, only
 
 from weft.base.errors import ArgumentError
-from weft.mnist import Cnn, Split, Twin, initial_weights
+from weft.mnist import Cnn, Split, Twin, epoch_order, initial_weights
 from weft.toolchain import native
 
 IMAGES, BATCH, LR = 50, 12, 0.1
@@ -47,27 +48,38 @@ def split(order: np.ndarray, sizes: tuple[int, ...]) -> list[np.ndarray]:
     return np.split(order, np.cumsum(sizes)[:-1])
 
 
-def run_parts(models: list[Cnn]) -> None:
-    """Run the models to the end of a step, and add up what each part leaves."""
-    while True:
+def run_parts(models: list[Cnn], skip: int | None = None) -> None:
+    """Run the models to the end of a step, and add up what each part leaves.
+
+    skip: number of a part that is not added up, as a mistake
+    """
+    for number in itertools.count():
         ready = [model.next() for model in models]
         if ready[0] is None:
             assert all(part is None for part in ready)
             return
+        if number == skip:
+            continue
         tensors = [torch.as_tensor(part) for part in ready]  # they share the memory
         total = functools.reduce(operator.add, [t.double() for t in tensors])
         for tensor in tensors:
             tensor.copy_(total)
 
 
-def take_step(models: list[Cnn], shares: list[np.ndarray], sync: bool) -> float:
+def take_step(
+    models: list[Cnn],
+    shares: list[np.ndarray],
+    sync: bool,
+    lr: float = LR,
+    skip: int | None = None,
+) -> float:
     """Take one step with all models, and return its loss."""
     total = sum(map(len, shares))
     for model, share in zip(models, shares):
         model.begin(share, total=total, sync_batchnorm=sync)
-    run_parts(models)
+    run_parts(models, skip)
     for model in models:
-        model.update(LR)
+        model.update(lr)
     losses = [model.losses() for model in models]
     assert all(len(loss) == 1 for loss in losses)
     return sum(float(loss[0]) for loss in losses)
@@ -188,6 +200,98 @@ def test_a_share_of_no_images_adds_nothing(target, rung):
         assert list(model.losses()) == [0.0]
         assert not any(gradient.any() for gradient in model.gradients.values())
         assert same(model.weights, start)
+
+
+# ---- an epoch --------------------------------------------------------------------
+
+GENTLE, SEEDS = 0.01, 3  # the learning rate; the number of disturbed runs
+
+
+def limit_losses(data: Split, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Train one full-size model on the batches order (steps,batch).
+
+    Returns its losses, and bounds on the differences of the losses of workers with
+    global batch norm.
+
+    A step. From equal weights, each side's gradients are off by at most the bounds of
+    float64.roundings(). The images' losses are equal, and each side adds them up in
+    double, then rounds: UNIT for each side is 8 roundings.
+
+    All steps. Training itself amplifies such errors. Its response is measured: more
+    runs add to each gradient of each step a random change, as large as both sides'
+    bounds together. A bound is LAMBDA times the standard deviation of an error, so the
+    response of a run is about LAMBDA times the effect of rounding. Twice the largest
+    response so far, of SEEDS runs, is below that effect with a probability of less than
+    0.001 (for normal effects). Decisions next to a kink are covered: the changes of the
+    weights turn more of them than the roundings do.
+
+    The learning rate is GENTLE. At 0.1, training is chaotic: within 30 steps, a last
+    bit grows to 0.3, and so does the bound.
+    """
+    batch = order.shape[1]
+    with Cnn("reference", max_batch=batch) as model:
+        model.data(data)
+        whole, steps = train_one(model, order)
+        relative: dict[str, float] = {}
+        for weights, gradients, images in (steps[0], steps[-1]):
+            twin = Twin().double()
+            twin.load_state_dict({n: torch.from_numpy(w) for n, w in weights.items()})
+            bounds = float64.roundings(twin, data.images[images], data.labels[images])
+            for name in set(bounds) - {"conv1.bias", "conv2.bias"}:  # these are zero
+                ratio = bounds[name] / np.linalg.norm(gradients[name])
+                relative[name] = max(ratio, relative.get(name, 0.0))
+        responses = []
+        for seed in range(SEEDS):
+            losses, _ = train_one(model, order, 2, relative, seed)
+            responses.append(np.abs(losses - whole))
+    largest = np.maximum.accumulate(np.max(responses, axis=0))
+    return whole, 2 * largest + 2 * float64.UNIT * whole
+
+
+def train_one(model: Cnn, order: np.ndarray, factor=0, relative=None, seed=0):
+    """Train from the first weights; return the losses, and each step's weights before
+    it, gradients and images. relative: the norms of random changes of the gradients,
+    relative to factor times the gradients' norms."""
+    chance, steps = np.random.default_rng(seed), []
+    model.set_weights(initial_weights(0))
+    for images in order:
+        weights = model.weights
+        model.train(images, len(images), GENTLE)
+        gradients = model.gradients
+        steps.append((weights, gradients, images))
+        if relative:
+            weights = model.weights
+            for name, size in relative.items():
+                change = chance.standard_normal(weights[name].shape, np.float32)
+                change *= np.linalg.norm(gradients[name]) / np.linalg.norm(change)
+                weights[name] -= np.float32(GENTLE * factor * size) * change
+            model.set_weights(weights)
+    return model.losses().astype(np.float64), steps
+
+
+def train_workers(data: Split, order: np.ndarray, sizes: tuple[int, ...], **how):
+    """Train a model for each share of the batches; return the losses."""
+    models = [Cnn("reference", max_batch=max(sizes)) for _ in sizes]
+    for model in models:
+        model.data(data)
+        model.set_weights(initial_weights(0))
+    losses = [take_step(models, split(o, sizes), lr=GENTLE, **how) for o in order]
+    return np.array(losses)
+
+
+@pytest.mark.slow
+def test_an_epoch_with_global_batch_norm_has_the_losses_of_one_process():
+    data, order = noisy(2048), epoch_order(0, 0, 2048).reshape(-1, 64)
+    whole, limit = limit_losses(data, order)
+    assert whole[-1] < 0.5 * whole[0] and limit.max() < 0.02
+    for sizes in ((32, 32), (40, 0, 24)):
+        losses = train_workers(data, order, sizes, sync=True)
+        assert (np.abs(losses - whole) <= limit).all(), sizes
+    # Parts 0, 1, 3 and 4 are sums of batch norm.
+    mistakes = [{"sync": False}] + [{"sync": True, "skip": part} for part in (0, 1, 3, 4)]
+    for mistake in mistakes:
+        losses = train_workers(data, order, (32, 32), **mistake)
+        assert (np.abs(losses - whole) / limit).max() > 10, mistake
 
 
 # ---- the fused rungs -------------------------------------------------------------
