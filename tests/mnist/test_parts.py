@@ -85,7 +85,9 @@ def take_step(
     return sum(float(loss[0]) for loss in losses)
 
 
-def step64(weights: dict[str, np.ndarray], order: np.ndarray, data=None) -> float64.Step:
+def step64(
+    weights: dict[str, np.ndarray], order: np.ndarray, data=None
+) -> float64.Step:
     sizes = {} if len(weights["conv1.bias"]) == 32 else SMALL
     model, data = Twin(**sizes).double(), data or noisy(IMAGES)
     model.load_state_dict({n: torch.from_numpy(w) for n, w in weights.items()})
@@ -288,7 +290,9 @@ def test_an_epoch_with_global_batch_norm_has_the_losses_of_one_process():
         losses = train_workers(data, order, sizes, sync=True)
         assert (np.abs(losses - whole) <= limit).all(), sizes
     # Parts 0, 1, 3 and 4 are sums of batch norm.
-    mistakes = [{"sync": False}] + [{"sync": True, "skip": part} for part in (0, 1, 3, 4)]
+    mistakes = [{"sync": False}] + [
+        {"sync": True, "skip": part} for part in (0, 1, 3, 4)
+    ]
     for mistake in mistakes:
         losses = train_workers(data, order, (32, 32), **mistake)
         assert (np.abs(losses - whole) / limit).max() > 10, mistake
@@ -353,9 +357,7 @@ SYNCED["cuda"] = [((300, 300), (0, 600)), ((0, 520, 80), (60, 1, 0))]
 @each_fused_rung
 @pytest.mark.parametrize("number", range(3))
 def test_with_global_batch_norm_fused_workers_are_one_model(target, rung, number):
-    """The bound is that of one model with the whole batch, or on tensor cores that of
-    test_a_step_on_tensor_cores_is_as_near_as_its_factors. The second step must not read
-    the leftovers of the first."""
+    """The second step must not read the leftovers of the first."""
     cases = SYNCED[target]
     if number == len(cases):
         pytest.skip("a GPU has two cases")
@@ -365,7 +367,7 @@ def test_with_global_batch_norm_fused_workers_are_one_model(target, rung, number
         start, order = models[0].weights, np.arange(batch)[::-1]
         for model in models:
             torch.as_tensor(model.gradient_buffer).fill_(math.nan)
-        refuse = judge(rung, start, order, noisy(max(batches)))
+        refuse = judge(target, rung, start, order)
         loss = take_step(models, split(order, sizes), sync=True)
         assert not refuse(loss, models[0].gradients)
         for model in models[1:]:
@@ -378,13 +380,25 @@ def test_with_global_batch_norm_fused_workers_are_one_model(target, rung, number
             np.testing.assert_allclose(got, start[name] - update, **near)
 
 
-def judge(rung: str, weights: dict[str, np.ndarray], order: np.ndarray, data: Split):
-    """Return a function that lists a step's results that exceed their bounds."""
-    images, labels = data.images[order], data.labels[order]
+def judge(target: str, rung: str, weights: dict[str, np.ndarray], order: np.ndarray):
+    """Return a function that lists a step's results that exceed their bounds.
+
+    fp32 has the bounds of one model. On tensor cores, decisions at kinks add more than
+    rounding to the difference from float64, but they are those of one model: workers
+    run its kernels on the same images, with statistics that differ in the last bits of
+    fp32. These may move a few factors to the next number of the rung's precision, so
+    the bound is one rounding of all factors.
+    """
+    data = noisy(len(order))
     if precision(rung) == "fp32":
         return step64(weights, order, data).refuse
-    want = test_cnn.step64(MODEL, weights, images, labels)
-    return replace(want, terms=COARSER[precision(rung)] ** 2).refuse
+    want = test_cnn.step64(MODEL, weights, data.images[order], data.labels[order])
+    with make_fused(target, rung, len(order)) as one:
+        one.set_weights(weights)
+        one.train(order, len(order), LR)
+        loss, gradients = float(one.losses()[0]), one.gradients
+    terms = (COARSER[precision(rung)] / test_cnn.LAMBDA) ** 2
+    return replace(want, loss=loss, gradients=gradients, terms=terms).refuse
 
 
 @pytest.mark.slow
@@ -392,7 +406,7 @@ def judge(rung: str, weights: dict[str, np.ndarray], order: np.ndarray, data: Sp
 def test_the_bound_tells_local_from_global_batch_norm_of_fused_rungs(rung):
     models = [make_fused("cpu", rung, 3) for _ in range(2)]
     order = np.arange(3)
-    refuse = judge(rung, models[0].weights, order, noisy(3))
+    refuse = judge("cpu", rung, models[0].weights, order)
     loss = take_step(models, split(order, (2, 1)), sync=False)
     assert len(refuse(loss, models[0].gradients)) > 3
 
