@@ -259,9 +259,10 @@ struct weft_reduce_options {
 
 /* Compute sum (1), the sum of the `count` elements of x. The rungs "reference"
  * and "fixed_order" give the same bits on every target and for every grid;
- * "two_kernels", "last_block" and "compensated" for every grid of the same
- * size. The others add in an order that changes. Return WEFT_EINVAL also for
- * negative blocks, and WEFT_ENOMEM if the blocks' sums cannot be allocated. */
+ * "two_kernels", "last_block" and "compensated" do so for every grid of the
+ * same size. The others add in an order that changes. Also return WEFT_EINVAL
+ * for negative blocks, and WEFT_ENOMEM if the blocks' sums cannot be
+ * allocated. */
 int weft_reduce(int rung, float *sum, const float *x, size_t count,
                 const struct weft_reduce_options *options, weft_stream stream);
 
@@ -300,12 +301,12 @@ struct weft_scan_options {
 /* Compute the running sums y (count) of x (count): y[i] = x[0] + ... + x[i].
  * The rungs "look_back", "look_back_warp", "items" and "fallback" give bits
  * that depend on the schedule. Every other CUDA rung gives the same bits for
- * each run and device, and "reference" for any number of threads. For counts
- * below 2^22 on a GPU and 2^14 on the CPU target, "fixed_order" and "bulk" have
- * smaller tiles, and therefore other bits. A sum is never -0. Return
- * WEFT_ENOMEM if the tiles' sums cannot be allocated, at most 4 bytes for each
- * 256 numbers and 32 more. Source: Merrill and Garland, Single-pass Parallel
- * Prefix Scan with Decoupled Look-back, 2016. */
+ * each run and device, and "reference" does so for any number of threads. For
+ * counts below 2^22 on a GPU and 2^14 on the CPU target, "fixed_order" and
+ * "bulk" have smaller tiles, and therefore different bits. A sum is never -0.
+ * Return WEFT_ENOMEM if the tiles' sums cannot be allocated, at most 4 bytes
+ * for each 256 numbers and 32 more. Source: Merrill and Garland, Single-pass
+ * Parallel Prefix Scan with Decoupled Look-back, 2016. */
 int weft_scan(int rung, float *y, const float *x, size_t count,
               const struct weft_scan_options *options, weft_stream stream);
 
@@ -368,13 +369,13 @@ int weft_sort(int rung, int32_t *y, int32_t *sorted_values, const int32_t *x,
 /* Compute y (rows,cols), the softmax of each row of x (rows,cols): exp(x - m) /
  * sum(exp(x - m)) with the row's maximum m. A row becomes NaN if it has a NaN,
  * or if m is an infinity. Each rung gives the same bits for each run.
- * "split_rows", and rungs that pass long rows to it, give other bits on a
- * device with another number of multiprocessors or other shared memory. They
- * return WEFT_ENOMEM if they cannot allocate partial results, at most 12 bytes
- * for each part of a row. "cluster_a_row" gives other bits for another cluster
- * size. "reference" returns WEFT_ENOMEM if it cannot allocate 1 MiB for each
- * thread. Source: Milakov and Gimelshein, Online normalizer calculation for
- * softmax, 2018. */
+ * "split_rows", and rungs that pass long rows to it, give different bits on a
+ * device with a different number of multiprocessors or different shared memory.
+ * They return WEFT_ENOMEM if they cannot allocate partial results, at most 12
+ * bytes for each part of a row. "cluster_a_row" gives different bits for a
+ * different cluster size. "reference" returns WEFT_ENOMEM if it cannot allocate
+ * 1 MiB for each thread. Source: Milakov and Gimelshein, Online normalizer
+ * calculation for softmax, 2018. */
 int weft_softmax(int rung, float *y, const float *x, int rows, int cols,
                  weft_stream stream);
 
@@ -403,11 +404,11 @@ int weft_layernorm(int rung, float *y, float *total, float *mean, float *rstd,
                    weft_stream stream);
 
 /* Compute dx and dresidual (rows,cols), which are equal, dweight (cols) and
- * dbias (cols) from dy (rows,cols), weight (cols; NULL: ones), and the forward
- * pass's mean (rows), rstd (rows), and total (rows,cols; NULL without
- * residual) or x (rows,cols). x may be NULL if total is not. Each of the
- * gradients may be NULL and is then skipped. dweight and dbias have the same
- * bits for every grid and kernel; those of "reference" can differ. Return
+ * dbias (cols). The inputs are dy (rows,cols), weight (cols; NULL: ones), and
+ * the forward pass's mean (rows), rstd (rows), x (rows,cols) and total
+ * (rows,cols; NULL without residual). x may be NULL if total is not. Each of
+ * the gradients may be NULL and is then skipped. dweight and dbias have the
+ * same bits for every grid and kernel; those of "reference" can differ. Return
  * WEFT_ENOMEM if their partial sums cannot be allocated: about 8 * cols bytes
  * for each 64 rows, or 8 * cols bytes for each of at most 64 pieces in
  * "reference". */
@@ -420,8 +421,9 @@ int weft_layernorm_backward(int rung, float *dx, float *dresidual,
 
 /* Compute y (rows,cols) = s * rstd * weight for each row, where s = x +
  * residual and rstd = 1 / sqrt(mean(s^2) + eps). The arrays are those of
- * weft_layernorm(), without mean and bias; so are the bits and errors. A row
- * with a NaN becomes NaN. An infinity makes rstd 0 and its own output NaN.
+ * weft_layernorm(), without mean and bias; the bits and errors are also as in
+ * that function. A row with a NaN becomes NaN. An infinity makes rstd 0 and its
+ * own output NaN.
  * Source: Zhang and Sennrich, Root Mean Square Layer Normalization, 2019. */
 int weft_rmsnorm(int rung, float *y, float *total, float *rstd, const float *x,
                  const float *residual, const float *weight, int rows, int cols,
@@ -514,8 +516,8 @@ int weft_cnn_data(weft_cnn *cnn, int set, const uint8_t *images,
 int weft_cnn_train(weft_cnn *cnn, const int32_t *order, int count, int batch,
                    float lr, weft_stream stream);
 
-/* A step in parts lets several models, usually in as many processes, take one
- * step together. Each of these workers has a share of the batch:
+/* A step in parts lets several models, usually one per process, take one step
+ * together. Each of these workers has a share of the batch:
  *
  *     weft_cnn_begin(cnn, order, batch, total, 0, stream);
  *     while (weft_cnn_next(cnn, &ready, stream), ready.kind)
@@ -544,9 +546,9 @@ struct weft_cnn_ready {
  * may be NULL): the loss and the gradients are 0. Without sync_batchnorm, batch
  * norm uses the statistics of the worker's images, as PyTorch's
  * DistributedDataParallel does. With it, batch norm uses those of all images,
- * as one model with the whole batch does; "reference" and the fused rungs can,
- * and the rungs that run layer by layer ("naive", "tiled", "cudnn") give
- * WEFT_EINVAL. The CPU build returns WEFT_EINTR after Ctrl-C.
+ * as one model with the whole batch does; "reference" and the fused rungs
+ * support this, and the rungs that run layer by layer ("naive", "tiled",
+ * "cudnn") give WEFT_EINVAL. The CPU build returns WEFT_EINTR after Ctrl-C.
  *
  * Until weft_cnn_update() or weft_cnn_abandon() ends the step, functions that
  * train, classify, or change weights or data sets give WEFT_EINVAL. */
@@ -675,8 +677,8 @@ int weft_tape_record(weft_tape *tape, int64_t *id, int op, int64_t a, int64_t b,
 
 /* Walk from the entry `loss` (1,1) back to the first one, and add to each
  * entry's gradient the shares of all its uses. Return WEFT_EINVAL if the loss
- * has another shape or needs no gradient, or if backward already ran since the
- * last reset. */
+ * has a different shape or needs no gradient, or if backward has already run
+ * since the last reset. */
 int weft_tape_backward(weft_tape *tape, int64_t loss, weft_stream stream);
 
 /* Subtract lr * gradient from each tensor with needs_grad. lr must be finite.

@@ -16,7 +16,7 @@ from import_graph import FLOORS, floor_of, imports  # noqa: E402
 
 COMMAND = "python tests/architecture.py"
 DIAGRAM = ROOT / "docs" / "architecture.svg"
-ROW, LEFT, WIDE = 34, 118, 26  # heights and widths, in SVG units
+ROW, LEFT, WIDE = 34, 118, 26  # height of a row, width of the names and of a column
 WHAT = {
     "base": "paths, errors, devices, caches, colours",
     "csource": "the one reader of CUDA C",

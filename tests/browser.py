@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
-WIDTHS = (390, 1024, 1400)  # a phone, a tablet and a desk, in pixels
+WIDTHS = (390, 1024, 1400)  # of a phone, a tablet and a desktop, in pixels
 needs_axe = pytest.mark.skipif(
     not importlib.util.find_spec("axe_playwright_python"),
     reason="axe-playwright-python not installed",
@@ -77,7 +77,7 @@ def list_violations(page: Any, part: str | None = None, **options: Any) -> list[
     """
     from axe_playwright_python.sync_playwright import Axe
 
-    # axe would load style sheets again, which the browser forbids a page from a file.
+    # axe would load style sheets again, which the browser forbids for a page in a file.
     options = {"resultTypes": ["violations"], "preload": False, **options}
     found = Axe().run(page, part, options).response["violations"]
     return [

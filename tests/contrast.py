@@ -16,7 +16,7 @@ PAGES = {
     "dark VS Code": ("#1e1e1e", "#cccccc"),
     "dark GitHub": ("#0d1117", "#e6edf3"),
 }
-MARK, TEXT = 3.0, 4.5  # least contrast: WCAG 2.2, 1.4.11 and 1.4.3
+MARK, TEXT = 3.0, 4.5  # minimum contrast: WCAG 2.2, 1.4.11 and 1.4.3
 SHAPES = ("path", "rect", "circle", "ellipse", "line", "polyline", "polygon", "use")
 MIX = re.compile(r"color-mix\(in srgb, (\S+) (\d+)%, currentColor\)")
 INHERITED = ("fill", "stroke", "fill-opacity", "stroke-opacity", "color")

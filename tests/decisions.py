@@ -25,7 +25,7 @@ from weft.mnist import Cnn, Twin
 from weft.mnist.data import MEAN, STD
 from weft.mnist.twin import precision, use_half
 
-NOISE = 1e-12  # float64's own rounding: equal values on a plain background
+NOISE = 1e-12  # bound of float64's rounding, by which equal values may differ
 
 
 @dataclass(frozen=True)

@@ -57,9 +57,9 @@ from float64 import LAMBDA, ULP, normalise
 from weft.mnist import Cnn
 
 EPS = {"fp32": 0.0, "tf32": 2.0**-11, "bf16": 2.0**-8, "fp16": 2.0**-11}
-LEAST = {"fp32": 0.0, "tf32": 0.0, "bf16": 0.0, "fp16": 2.0**-24}  # a subnormal
+LEAST = {"fp32": 0.0, "tf32": 0.0, "bf16": 0.0, "fp16": 2.0**-24}  # step of subnormals
 MMA = 8.0
-CHAIN = 64 * ULP  # sums in parts: no chain of additions is longer
+CHAIN = 64 * ULP  # sums have parts, so no chain of additions is longer
 C1, C2, HIDDEN, CLASSES = 32, 64, 128, 10
 
 Tensors = dict[str, torch.Tensor]
@@ -79,7 +79,7 @@ class Look:
     gradients: Tensors
     loss: float
     seen: Tensors  # the arrays between kernels
-    winograd: bool = False  # conv2 has that form
+    winograd: bool = False  # whether conv2 has Winograd's form
 
     def changed(self, **arrays: torch.Tensor) -> Look:
         return replace(self, seen=self.seen | arrays)

@@ -39,6 +39,12 @@ DELETED = re.compile(rf"[Dd]elete {CODE.format(1)}")
 COUNT = re.compile(r"run (\d+) cells")
 SEEN = re.compile(r"(?<!longer )contains `([^`]+)`")
 GONE = re.compile(r"no longer contains `([^`]+)`")
+# A question of the section Ask, and an answer that begins with a number.
+ANSWER = re.compile(
+    r"(?:^\d\. |\. )\*(?P<question>[^\n]+?)\* \(prediction\) "
+    r"(?P<number>\d[\d,]*(?:\.\d+)?)\b(?! x | to )(?P<rest>[^.]*)",
+    re.M,
+)
 LISTED = r"\b{0} (`\w+`)|\b{0}s ((?:`\w+`(?:, and |, | and )?)+)"
 
 
@@ -88,6 +94,19 @@ class Note:
         found = TOTAL.search(self.read_part("Show"))
         assert found, f"{self.path.name}: no total"
         return int(found[1])
+
+    @property
+    def answers(self) -> dict[str, str]:
+        """The number that the section Ask gives as the answer to each prediction.
+
+        Answers without a number, or those that depend on the machine, are not included.
+        """
+        found = ANSWER.finditer(self.read_part("Ask"))
+        return {
+            one["question"]: one["number"].replace(",", "")
+            for one in found
+            if "machine" not in one["rest"]
+        }
 
     @property
     def changes(self) -> list[StageChange]:

@@ -1,4 +1,4 @@
-"""The folders reflect the architecture: imports run down the list of floors.
+"""The folders reflect the architecture: imports lead only to lower floors.
 
 weft/__init__.py and __main__.py are above all floors: they name modules as text.
 """

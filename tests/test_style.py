@@ -44,7 +44,7 @@ def test_a_package_names_all_of_its_modules(init):
     """Check that the docstring's map or imports name each module; bench* covers
     several."""
     text = init.read_text()
-    if 'import_module(f".{' in text:  # this package imports modules by any name
+    if 'import_module(f".{' in text:  # this package computes the modules' names
         return
     named = {word.replace("*", r"\w*") for word in re.findall(r"\w+\*?", text)}
     modules = {path.stem for path in init.parent.glob("*.py")} - {"__init__"}

@@ -78,7 +78,7 @@ def naming_case(*case: Any) -> Iterator[None]:
 
 
 def loop_over(names: str, cases: Iterable[Any]) -> Callable[[Callable], Callable]:
-    """Like parametrize(names, cases), but one test runs all cases, without skips."""
+    """Act like parametrize(names, cases), but run all in one test, without skips."""
     parameters, cases = [name.strip() for name in names.split(",")], list(cases)
     assert cases, f"no cases of {names}"
 

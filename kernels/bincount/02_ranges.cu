@@ -8,8 +8,8 @@
  * Limit:      the reads. Rung 3 reads x twice, for any number of ranges. */
 #include "bincount.cuh"
 
-/* Let block k count part k / ranges of x in range k % ranges of the bins. A
- * range has `width` bins, the last one fewer. */
+/* Let block k count part k / ranges of x in range k % ranges of the bins. Each
+ * range has `width` bins, but the last may have fewer. */
 static __global__ void __launch_bounds__(WIDE)
     count_ranges(tally *counts, const int32_t *x, size_t count, unsigned bins,
                  unsigned width, unsigned ranges) {
@@ -43,7 +43,7 @@ int bincount_ranges(const struct bincount *b) {
     WEFT_TRY(claim_shared(l, (const void *)count_ranges));
     const unsigned all =
         count_resident(count_ranges, WIDE, l.shared_bytes, BLOCKS_ON_CPU);
-    // A part is long enough to cost more time than adding a range's counts.
+    // Counting a part should take longer than adding a range's counts.
     const unsigned parts =
         divide_count(b->count, max(4 * width, 1u << 14), CEIL_DIV(all, ranges));
     l.grid = parts * ranges;

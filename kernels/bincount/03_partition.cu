@@ -4,13 +4,14 @@
  *             those of one.
  * Idea:       a kernel counts the numbers of each range, a second one finds
  *             where each range begins, and a third one sorts the numbers by
- *             range. A fourth reads only numbers that it counts. The order in a
- *             range is free, so a tile takes places by atomic addition. A
- *             number needs only its place in its range, 2 bytes.
+ *             range. A fourth reads only numbers that it counts. The order
+ *             within a range does not matter, so a tile takes places by atomic
+ *             addition. A number needs only its place in its range, 2 bytes.
  * Prediction: 12 bytes per number for up to 256 ranges: 4 read twice, and 2
  *             written and read back.
- * Limit:      256 ranges, 2^21 bins. For more, rung 1 runs: its additions then
- *             have many addresses. If all bins are one range, rung 2 runs. */
+ * Limit:      256 ranges, 2^21 bins. For more bins, rung 1 runs, whose
+ *             additions then go to many addresses. If one range holds all bins,
+ *             rung 2 runs. */
 #include "bincount.cuh"
 
 #include "common/scans.cuh"
@@ -56,9 +57,9 @@ static __global__ void size_ranges(tally *sizes, const int32_t *x, size_t count,
     add_count(sizes, threadIdx.x, add_copies(sizes_s, threadIdx.x));
 }
 
-/* Replace each size by the sum of the earlier ones, the first place of the
- * range, and store it in next (RANGES), too. firsts[RANGES] becomes the sum of
- * all. The grid has one block. */
+/* Replace each size with the sum of the earlier ones, which is the first place
+ * of its range. Store this sum in next (RANGES), too. firsts[RANGES] becomes
+ * the sum of all sizes. The grid has one block. */
 static __global__ void place_ranges(tally *firsts, tally *next) {
     __shared__ tally sums_s[WARPS];
     const tally own = firsts[threadIdx.x], upto = scan_lanes(own);
@@ -91,7 +92,7 @@ static __global__ void __launch_bounds__(THREADS)
                   unsigned bins) {
     __shared__ unsigned numbers_s[TILE], taken_s[RANGES + 1], firsts_s[RANGES],
         sums_s[WARPS];
-    __shared__ tally shifts_s[RANGES]; // place in y less that in the tile
+    __shared__ tally shifts_s[RANGES]; // place in y minus place in tile
     taken_s[threadIdx.x] = taken_s[RANGES] = 0;
     __syncthreads(); // no place is taken
     const size_t first = (size_t)blockIdx.x * TILE + threadIdx.x;

@@ -25,9 +25,9 @@ struct slices {
 };
 
 /* Divide a row of `cols` numbers if a block keeps a slice of each of `arrays`
- * arrays. Slices are small if 8 blocks suffice for the row, which is the
- * largest cluster that every device with clusters supports. A larger cluster
- * waits longer for free multiprocessors, so its slices fill more registers. */
+ * arrays. Slices are small if 8 blocks suffice for the row: every device with
+ * clusters supports clusters of 8. A larger cluster waits longer for free
+ * multiprocessors, so its slices fill more registers. */
 static inline slices divide_row(unsigned cols, unsigned arrays) {
     const unsigned large = 16384 / arrays, most = count_cluster();
     unsigned blocks = 1;
@@ -44,8 +44,8 @@ static __device__ __forceinline__ unsigned count_slice(slices s, unsigned rank,
 }
 
 /* The values of a cluster's blocks, each a struct of floats. Rows use the two
- * sets in turn: a thread may still read the values of a row when another block
- * sends that of the next one. */
+ * sets in turn: a thread may still be reading the values of one row when
+ * another block sends its value for the next. */
 template <class T> struct exchanged {
     mbarrier arrived[2];
     T all[2][MOST_IN_CLUSTER];
@@ -75,7 +75,7 @@ static __device__ __forceinline__ T exchange_in_cluster(exchanged<T> *s, T own,
     T *const all = s->all[turn % 2];
     const unsigned lane = threadIdx.x % WARP;
 #if HOPPER
-    // A launch without clusters has no st.async: it is an illegal instruction.
+    // Without clusters, st.async would be an illegal instruction.
     if (blocks == 1) return lane == 0 ? own : none;
 #endif
     if (turn == 0) cluster_wait(); // all blocks have prepared their barriers
@@ -90,7 +90,7 @@ static __device__ __forceinline__ T exchange_in_cluster(exchanged<T> *s, T own,
 }
 
 /* Return how many clusters of this launch run at the same time, at most `most`.
- * The CPU target's number does not depend on the machine. */
+ * On the CPU target, the number is the same on every machine. */
 template <class Kernel>
 static unsigned count_clusters(const struct launch &l, Kernel kernel,
                                unsigned most) {
@@ -113,9 +113,10 @@ static unsigned count_clusters(const struct launch &l, Kernel kernel,
 #endif
 }
 
-/* Launch kernel(arguments...) for `rows` rows that are cut into slices: as many
- * clusters of blocks of `threads` threads as run at the same time, or one per
- * row. Each takes several rows. Return a status. */
+/* Launch kernel(arguments...) for `rows` rows that are cut into slices, in
+ * blocks of `threads` threads. There is a cluster for each row, or as many
+ * clusters as run at the same time, which then take several rows each. Return a
+ * status. */
 template <class Kernel, class... A>
 static int launch_clusters(const char *name, Kernel kernel, slices cut,
                            unsigned threads, unsigned rows, cudaStream_t stream,

@@ -156,8 +156,9 @@ int weft_set_device(int device) {
 }
 
 /* The number of threads of the plain C rungs, or 0 for OpenMP's default.
- * OpenMP's setting does not suffice: each thread of the process has its own,
- * and PyTorch, whose threads must not change, may share it. */
+ * OpenMP's own setting does not suffice. Each thread of the process has a
+ * separate one, and PyTorch, whose number of threads must not change, may use
+ * the same OpenMP. */
 static int team;
 static int forked;
 

@@ -14,7 +14,7 @@
 /* A count, in the type of CUDA's atomic additions of 64 bits. */
 typedef unsigned long long tally;
 
-enum { BLOCKS_ON_CPU = 8 }; // blocks that run at the same time there
+enum { BLOCKS_ON_CPU = 8 }; // blocks that the CPU target runs at once
 
 /* Return the number of parts into which to divide `count` numbers: at most
  * `most` parts of at least `least` numbers, each small enough for 32-bit

@@ -1,5 +1,5 @@
-/* internal.cuh -- the header that every .cu of the library includes, some of
- * them through another one. It includes the public header and the CUDA runtime
+/* internal.cuh -- the header that every .cu of the library includes, directly
+ * or through another header. It includes the public header and the CUDA runtime
  * (under g++, the SIMT runtime). Its macros check a launcher's arguments and
  * report failures. */
 #ifndef WEFT_INTERNAL_CUH

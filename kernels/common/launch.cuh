@@ -55,8 +55,8 @@ static inline void claim_cluster(const struct launch &l, const void *kernel) {
 }
 
 /* Return how many blocks of the kernel, with `shared_bytes` of dynamic shared
- * memory each, the device runs at the same time: at least 1. The CPU target
- * returns on_cpu, independent of the machine. */
+ * memory each, the device runs at the same time: at least 1. On the CPU target,
+ * return on_cpu, so that the result does not depend on the machine. */
 template <class Kernel>
 static unsigned count_resident(Kernel kernel, unsigned threads,
                                size_t shared_bytes, unsigned on_cpu) {

@@ -7,7 +7,8 @@
  * and including itself.
  *
  * A grid's blocks begin in no guaranteed order. If a block took the tile with
- * its own index, it could wait for a block that begins only after it has ended.
+ * its own index, it could wait for a block that begins only after this block
+ * has ended.
  * So a block takes its tile with a ticket when it begins: all earlier tiles
  * then belong to blocks that have begun, too. This needs compute capability
  * 7.0. Source: Merrill and Garland, Single-pass Parallel Prefix Scan with

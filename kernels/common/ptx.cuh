@@ -89,8 +89,9 @@ PTX_INLINE float max_nan(float a, float b) {
 /* ---- bits of a warp ------------------------------------------------------ */
 
 /* Return the lanes of the warp in which bit BIT of `word` equals the caller's.
- * In this form ptxas loads seven predicates by one instruction, and inverts the
- * ballot under one: for eight bits, 22 instructions in place of 56. */
+ * In this form, ptxas loads seven predicates with one instruction, and inverts
+ * a ballot under its predicate. Eight bits then take 22 instructions instead of
+ * 56. */
 template <int BIT> PTX_INLINE unsigned equal_bit(unsigned word) {
 #if PTX_TWIN
     const bool is_set = word >> BIT & 1;

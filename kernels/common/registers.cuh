@@ -39,7 +39,7 @@ static inline unsigned count_held(unsigned arrays) { return 32768 / arrays; }
 
 /* Return launch(h) for the smallest holder h of `count` numbers of each of
  * ARRAYS arrays, 1 or 2. `count` is at most count_held(ARRAYS). On an H200, 512
- * threads are faster than 1024 threads of half as many numbers. */
+ * threads are faster than 1024 threads with half as many numbers each. */
 template <int ARRAYS, class Launch>
 static int launch_holder(unsigned count, Launch launch) {
     enum { MOST = 8 / ARRAYS };

@@ -44,11 +44,11 @@ struct __align__(16) four {
  */
 enum reading { READ, READ_CONSTANT, READ_ONCE };
 
-/* Load four numbers that are read once. The hint "evict last" lets the caches
- * drop the numbers that are stored before those that are loaded. On an H200, a
- * copy of 1 GB takes 497 us with it and 504 us without, and a kernel that keeps
- * rows in registers becomes up to 3 % faster (2026-11-30). "Evict first" makes
- * both slower. */
+/* Load four numbers that are read once. With the hint "evict last", the caches
+ * drop stored numbers before they drop loaded ones. On an H200, a copy of 1 GB
+ * takes 497 us with the hint and 504 us without. A kernel that keeps rows in
+ * registers becomes up to 3 % faster (2026-11-30). "Evict first" makes both
+ * slower. */
 static __device__ __forceinline__ float4 load_once(const float4 *at) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     float4 v;
@@ -151,8 +151,8 @@ static __device__ __forceinline__ float dot_four(four a, four b) {
 /* ---- parts of a row that stay on the chip -------------------------------- */
 
 /* Return how many floats of dynamic shared memory a block may use, in whole
- * groups of four per thread. A device of 7.5 has 64 KB and others 100 KB, less
- * 1 KB for a kernel's own arrays. */
+ * groups of four per thread. It may use 64 KB on a device of compute capability
+ * 7.5 and 100 KB on others, less 1 KB for a kernel's own arrays. */
 static inline unsigned count_room(void) {
     const int most = device_has(cudaDevAttrMaxSharedMemoryPerBlockOptin);
     const int bytes = most < 100 << 10 ? most : 100 << 10;

@@ -7,7 +7,7 @@
 enum { LEAST = 4 * THREADS }; // numbers of a part that keep a block busy
 
 /* A GPU runs all blocks at the same time only if the launch requires it. The
- * CPU target starts more blocks once all started ones wait. */
+ * CPU target starts more blocks when all started blocks are waiting. */
 #ifdef __CUDACC__
 enum { TOGETHER = 1 };
 #else
@@ -34,15 +34,15 @@ static inline bool are_few(unsigned rows, unsigned cols) {
 }
 
 /* Return whether a row needs several blocks if `arrays` of its arrays are kept:
- * it exceeds the shared memory of one, or there are too few rows. */
+ * it exceeds the shared memory of one block, or there are too few rows. */
 static inline bool must_split(unsigned rows, unsigned cols, unsigned arrays) {
     return are_few(rows, cols) || cols > count_room() / arrays;
 }
 
-/* Publish value, count this block, and wait until all `parts` blocks of the row
- * have done the same. The lanes of one warp call this, and may then read all
- * values. Other warps wait at the block's next barrier, so the values are read
- * once per block. `arrived` is 0 before the launch. */
+/* Store `own` in *value, count this block, and wait until all `parts` blocks of
+ * the row have done the same. The lanes of one warp call this, and may then
+ * read all values. Other warps wait at the block's next barrier, so the values
+ * are read once per block. `arrived` is 0 before the launch. */
 template <class T>
 static __device__ __forceinline__ void
 exchange(T *value, T own, unsigned *arrived, unsigned parts) {
@@ -57,7 +57,7 @@ exchange(T *value, T own, unsigned *arrived, unsigned parts) {
 }
 
 /* Return how many blocks of the kernel run simultaneously if each uses the
- * maximum of shared memory. */
+ * maximum shared memory. */
 template <class Kernel> static unsigned count_resident(Kernel kernel) {
     const size_t bytes = count_room() * sizeof(float);
     const struct launch l = {"a part", 1, THREADS, bytes, 0, 0};

@@ -75,7 +75,7 @@ struct ring_place {
 template <class T> struct tile_ring {
     mbarrier full[RING_SLOTS], empty[RING_SLOTS];
     mbarrier taken[RING_ENTRIES], added[RING_ENTRIES], ready[RING_ENTRIES];
-    unsigned tile[RING_ENTRIES];      // the number of tiles or more: the end
+    unsigned tile[RING_ENTRIES];      // at the end: the number of tiles or more
     T sums[RING_ENTRIES][RING_PARTS]; // of each part
     T before[RING_ENTRIES];           // the sum of all earlier tiles
 
@@ -240,8 +240,8 @@ template <class T> struct look_back_window {
             states[k + RING_LANE] = {};
         }
     }
-    /* Return the sum of all tiles before `tile`. Later calls have later
-     * tiles. */
+    /* Return the sum of all tiles before `tile`, which must increase from call
+     * to call. */
     __device__ __forceinline__ T find(const chain<T> &c, unsigned tile) {
         for (;;) {
             if (!read(c, tile)) {

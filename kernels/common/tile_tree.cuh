@@ -4,8 +4,9 @@
  * 32 tiles form a group, and 32 groups a section. The last tile of a group
  * publishes the group's sum; the last tile of a section publishes the sum of
  * all sections so far. So a tile needs the sums of the earlier tiles of its
- * group, of the earlier groups of its section, and of the earlier sections: 32
- * lanes read the first two at the same time, and add them in a tree.
+ * group, of the earlier groups of its section, and of the earlier sections. The
+ * 32 lanes of a warp read the first two kinds at the same time, and add them in
+ * a tree.
  *
  * The sums that a tile adds depend on its number alone. A look-back, in
  * contrast, ends at the nearest tile that happens to be complete. A tile waits

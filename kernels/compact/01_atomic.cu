@@ -5,8 +5,8 @@
  * Prediction: the atomic additions to one address are serialised, unless the
  *             compiler combines those of a warp.
  * Limit:      the order. Threads arrive as they please, so y has the right
- *             numbers in an order that varies. Rung 2 needs one atomic
- *             addition for up to 32 of them. */
+ *             numbers in an order that varies. Rung 2 needs one atomic addition
+ *             for up to 32 kept numbers. */
 #include "compact.cuh"
 
 static __global__ void keep_each(float *y, place *kept, const float *x,

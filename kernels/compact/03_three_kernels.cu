@@ -7,9 +7,9 @@
  *             writes every kept number to its place.
  * Prediction: the order of x and the same bits in every run. x is read twice,
  *             so at least 10 bytes move for each number of which half are kept,
- *             not 6. Counted tables show 16: they treat the k-th stores of all
- *             lanes as one request, though lanes that have skipped a row are in
- *             different rows.
+ *             not 6. Tables of counted traffic show 16: they treat the k-th
+ *             stores of all lanes as one request, though lanes that have
+ *             skipped a row are in different rows.
  * Limit:      the second read. Rung 4 reads x once. */
 #include "compact.cuh"
 

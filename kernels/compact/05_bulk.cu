@@ -11,8 +11,8 @@
  * Prediction: 6 bytes per number if half are kept. At the rate of a copy, that
  *             is 380 us for 2^28 numbers on an H200, where rung 4 takes 630.
  * Limit:      the memory. The rung needs compute capability 9.0. Threads load
- *             the last tile, and all tiles if x begins at no multiple of 16
- *             bytes.
+ *             the last tile, and all tiles if x does not begin at a multiple of
+ *             16 bytes.
  * Error:      none: the kept numbers are copies, and counts are integers. */
 #include "compact.cuh"
 

@@ -2,7 +2,8 @@
  *
  * A compaction reads every number once and writes the kept ones, so at best it
  * moves 4 bytes per number and 4 per kept one. Each thread determines alone
- * whether it writes. The rungs differ in how it finds the place. */
+ * whether it writes its number. The rungs differ in how a thread finds the
+ * number's place in y. */
 #include "compact.cuh"
 
 #include "reference/reference.h"

@@ -4,10 +4,11 @@
  * Naive
  * Idea:    one thread per element of the result. Forward, it sums over the ic *
  *          kh * kw pixels that its filter covers. Backward, each element
- *          collects the gradients of the outputs it contributed to: an input
- *          pixel from the outputs whose window contains it, a weight from every
- *          output pixel of the batch. No two threads write to the same place,
- *          so the kernels need neither atomics nor zeroed outputs.
+ *          collects the gradients of the outputs that it contributed to. For an
+ *          input pixel, these are the outputs whose window contains it; for a
+ *          weight, they are all output pixels of the batch. No two threads
+ *          write to the same place, so the kernels need neither atomics nor
+ *          zeroed outputs.
  * Limit:   two loads for each multiply-add, as in matmul's naive rung. In
  *          addition, dweight and dbias have few threads with long sums: 288
  *          threads for 32 filters of 3 x 3, which leave most of a GPU idle.

@@ -5,7 +5,8 @@
  *          coalesce, and each thread computes one row there. Rows are an odd
  *          number of floats apart, so that the threads of a warp read different
  *          banks. The block also adds the losses of its rows: one number for
- *          256 rows, and no second launch if there are no more rows.
+ *          256 rows, and no second launch if the batch has no more rows than
+ *          that.
  * Limit:   rows of more than 32 logits, which rung 3 computes. A block's rows
  *          take up to 33 KB of shared memory.
  * Error:   the sum of a row is added in sequence, as in the definition.

@@ -2,8 +2,9 @@
  *
  * Idea:    a second launch, which starts while the first one ends. A block adds
  *          4096 losses, and the last block adds the sums of all blocks in their
- *          order, whichever block it is. So the order of all additions depends
- *          only on the number of losses, and every GPU gives the same bits.
+ *          order, whichever block is last. So the order of all additions
+ *          depends only on the number of losses, and every GPU gives the same
+ *          bits.
  * Limit:   the last block adds n / 4096 sums alone.
  * Error:   a thread adds 16 losses in sequence; two trees add the rest. */
 #include "cross_entropy.cuh"

@@ -3,9 +3,9 @@
  *
  * Idea:    to the memory, the matrix is a single array. A block takes 4096
  *          neighbouring elements of it, four loads of 16 bytes per thread, even
- *          if rows begin at odd addresses. The row of the block's first element
- *          takes one division of 64 bits, and that of a group of four takes one
- *          of 32 bits.
+ *          if rows begin at odd addresses. One 64-bit division finds the row of
+ *          the block's first element, and one 32-bit division finds that of a
+ *          group of four.
  * Limit:   the memory's bandwidth: one read and one write, as in a copy.
  * Error:   the bits of `naive`: one subtraction and one product per element.
  * Lesson:  notebooks/10a_backwards.ipynb */
@@ -13,9 +13,8 @@
 
 enum { FOURS = 4, TILE = 4 * FOURS * THREADS };
 
-/* Compute the gradient of `count` elements: of column `col` of the first row,
- * and of those that follow. dlogits and prob begin there, and target at the
- * row. */
+/* Compute the gradient of `count` elements, starting at column `col` of the
+ * first row. dlogits and prob begin at that element, and target at that row. */
 template <bool WIDE>
 static __device__ __forceinline__ void
 differentiate_tile(float *dlogits, const float *prob, const int64_t *target,

@@ -1,5 +1,5 @@
 /* cross_entropy.cu -- softmax and the loss, the mean over the batch of -log
- * softmax(logits)[target]: its rungs, their launchers and the choice.
+ * softmax(logits)[target]: its rungs, their launchers and the choice of a rung.
  *
  * If a row's maximum is subtracted first, the row's largest exponential is
  * exp(0) = 1. So no exponential overflows, and their sum is at least 1. The
@@ -51,11 +51,11 @@ enum {
     TUNED
 };
 
-/* The longest rows, in logits, of the rungs that keep one on the chip. */
+/* The longest rows, in logits, of the rungs that keep a row on the chip. */
 enum { IN_WARP = 1024, IN_BLOCK = 32768, IN_CLUSTER = 8 * IN_BLOCK };
 
-/* Return the rung for a shape. Several blocks without a cluster share a row
- * that is too long for the others, or each of a few rows. */
+/* Return the rung for a shape. `split_rows` handles rows that are too long for
+ * the other rungs, and batches of few rows. */
 static int choose(unsigned n, unsigned classes) {
     if (classes <= SHORT) return SHORT_ROWS;
     if (classes <= IN_WARP) return WARP_A_ROW;
@@ -87,7 +87,7 @@ static int check_rows(const char *function, const int64_t *target, int n,
 
 /* Queue the losses of all rows, and their mean. */
 static int score(int rung, scoring *s) {
-    const unsigned groups = blocks_for(s->n); // of rows, for short_rows
+    const unsigned groups = blocks_for(s->n); // groups of rows, for short_rows
     const bool is_short = rung == SHORT_ROWS && s->classes <= SHORT;
     if (is_short && groups == 1) return cross_entropy_short(s);
     scratch memory(s->stream);

@@ -71,7 +71,8 @@ struct gradient {
 
 /* Queue the work of a rung; each returns a weft_status. `naive` stores the
  * mean. The others store the losses of all rows, but `short_rows` stores the
- * sums of each 256 rows' losses, or the mean if there are no more rows. */
+ * sum of the losses of each 256 rows, or the mean if there are at most 256
+ * rows. */
 int cross_entropy_naive(const scoring *s);
 int cross_entropy_naive_backward(const gradient *g);
 int cross_entropy_online(const scoring *s);

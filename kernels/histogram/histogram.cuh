@@ -20,7 +20,7 @@ int histogram_copies(const struct histogram *h);
 
 enum {
     BINS = 256,    // values of a byte
-    PART = 1 << 16 // minimum bytes per block; fewer cost less than its counts
+    PART = 1 << 16 // minimum bytes per block, to outweigh adding its counts
 };
 static_assert((int)BINS == (int)THREADS, "a thread of a block has one bin");
 

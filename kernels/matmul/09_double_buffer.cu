@@ -15,8 +15,8 @@
  * Limit:       64 multiply-adds of a lane take 16 cycles. For these, a warp
  *              issues 4 loads from shared memory, which take 16 wavefronts. In
  *              SASS, 369 of 512 multiply-adds wait for a register bank: at -O1,
- *              ptxas orders them so that only 87 wait, which reaches 43.3. Rung
- *              10 changes both.
+ *              ptxas orders them so that only 87 wait, which reaches 43.3
+ *              TFLOP/s. Rung 10 changes both.
  * Lesson:      notebooks/08b_matmul_pipeline.ipynb */
 #include <cuda_pipeline.h>
 

@@ -34,8 +34,9 @@ enum {
     HANDED = OWN_ROWS * TN, // sums that a thread passes to another
 };
 
-/* Return where this thread's sums from group `from` to group `to` are stored,
- * GROUP_THREADS apart. Every group has a place for the sums of each group. */
+/* Return where this thread's part of the sums that group `from` passes to group
+ * `to` is stored, GROUP_THREADS apart. Every group has a place for the sums of
+ * each group. */
 static __device__ __forceinline__ float *handed(float *sums_s, int to,
                                                 int from) {
     return sums_s + (to * S::GROUPS + from) * HANDED * GROUP_THREADS +

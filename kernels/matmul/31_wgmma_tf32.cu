@@ -1,13 +1,15 @@
 /* 31_wgmma_tf32.cu -- matmul on the tensor cores of sm_90, floats rounded to
  * tf32: rung wgmma_tf32.
  *
- * Before:  rung wgmma_bf16 takes 16-bit numbers, with 8 bits of mantissa.
+ * Before:  rung wgmma_bf16 takes 16-bit numbers; bfloat16 has 7 bits of
+ *          mantissa.
  * Idea:    use the same kernel. tf32 keeps 10 bits of mantissa in the space of
- *          a float. So a stage's 128 bytes of a row hold 32 steps of k instead
- *          of 64, and take as long. TMA rounds to the nearest as it loads,
- *          while the tensor cores would truncate, which doubles the error. In
- *          shared memory, tf32 tiles must have k along their rows. b stored
- *          (n,k) meets this requirement; for b stored (k,n) the kernel computes
+ *          a float. So the 128 bytes of a row in a stage hold 32 steps of k
+ *          instead of 64, and a stage takes as long. TMA rounds to the nearest
+ *          as it loads, while the tensor cores would truncate, which doubles
+ *          the error. In shared memory, tf32 tiles must have k along their
+ *          rows. b stored (n,k) meets this requirement; for b stored (k,n) the
+ *          kernel computes
  *
  *            c^T = b^T a^T
  *

@@ -213,7 +213,7 @@ enum { LOW_WIDE = 128, LOW_HIGH = 2, LOW_ROWS = 8 };
 static __global__ void __launch_bounds__(LOW_WIDE *LOW_HIGH)
     matmul_low_parts(float *lo, const float *b, int rows, int k, size_t pitch,
                      size_t pitch_b, size_t step_b) {
-    pdl_wait(); // now, b is written, and earlier kernels have read lo
+    pdl_wait(); // b has been written, and earlier kernels have read lo
     const int wide = CEIL_DIV(k, LOW_WIDE);
     const int across = (int)(blockIdx.x % wide) * LOW_WIDE + (int)threadIdx.x;
     const int row0 = (int)(blockIdx.x / wide) * LOW_HIGH * LOW_ROWS +

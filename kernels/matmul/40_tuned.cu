@@ -1,5 +1,4 @@
-/* 40_tuned.cu -- matmul: rungs that select another rung, one for each
- * precision.
+/* 40_tuned.cu -- matmul: for each precision, a rung that selects another rung.
  *
  * Before:  every kernel is the fastest for some sizes. Large tiles read least,
  *          small ones leave no multiprocessor idle, and a c of ten columns

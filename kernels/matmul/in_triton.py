@@ -19,7 +19,7 @@ TILES = {
     "tf32x3": [(128, 64, 32, 4, 3), (64, 64, 32, 4, 3)],
     "16 bits": [(128, 256, 64, 8, 3), (64, 64, 32, 4, 3)],
 }
-PROGRAMS = 128  # with fewer, a large GPU would idle, so tiles are smaller
+PROGRAMS = 128  # minimum: with fewer, much of a large GPU would be idle
 
 
 @triton.jit

@@ -135,11 +135,11 @@ static __device__ __forceinline__ bool takes_vectors(const float *c, int n) {
 }
 
 /* Store the warp's part of c: 4 rows, `apart` from each other, and 32 columns,
- * starting at (row,col). Rows may have any address. Lane l holds columns 4 (l %
- * 8) .. of row l / 8. If each lane stored its own four, neighbouring lanes
- * would write 16 bytes apart, which costs four times the traffic. So the lanes
- * exchange them through warp_s, 512 bytes of shared memory, and store whole
- * rows. */
+ * starting at (row,col). Rows may have any address. Lane l holds four columns
+ * of row l / 8, starting at 4 (l % 8). If each lane stored its own four,
+ * neighbouring lanes would write 16 bytes apart, which costs four times the
+ * traffic. So the lanes exchange the elements through warp_s, 512 bytes of
+ * shared memory, and store whole rows. */
 static __device__ __forceinline__ void
 store_by_rows(float *c, int m, int n, size_t row, int apart, size_t col,
               const float sums[4], float *warp_s, const struct extras &x) {

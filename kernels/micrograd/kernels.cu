@@ -1,11 +1,12 @@
 /* kernels.cu -- the operations of the tape as kernels.
  *
  * Idea:    one launch per entry and direction, so the host does nothing but
- *          walk the list. Every gradient is added to what is already there,
- *          because an entry may be an operand of several others.
+ *          walk the list. Every gradient is added to the existing one, because
+ *          an entry may be an operand of several others.
  * Limit:   a launch takes microseconds, and most of these kernels take less.
- *          Rows and sums use a thread per row, per column, or one block: enough
- *          for a batch of MNIST, but not for a large array.
+ *          Operations on rows have a thread per row or column, and sums have
+ *          one block. That is enough for a batch of MNIST, but not for a large
+ *          array.
  * Error:   a sum of n terms in one block is off by at most 1.01 (n / THREADS +
  *          log2(THREADS)) 2^-24 of the sum of magnitudes.
  * Lesson:  notebooks/10b_micrograd.ipynb */
@@ -120,7 +121,7 @@ static __global__ void tape_nll_backward(float *da, const float *dy,
 
 /* ---- one block ----------------------------------------------------------- */
 
-/* Return the sum of `mine` over the block's threads, to thread 0. */
+/* Return to thread 0 the sum of `mine` over the block's threads. */
 static __device__ float sum_block(float mine) {
     __shared__ float sums_s[THREADS];
     const int tid = threadIdx.x;

@@ -182,7 +182,7 @@ static int multiply(struct weft_tape *tape, float *c, const float *a,
     return status;
 }
 
-/* Copy the targets of an entry to the target's memory. */
+/* Check the columns in the host array `target`, and copy them to y->target. */
 static int copy_targets(struct weft_tape *tape, struct tape_entry *y,
                         const int32_t *target, const struct tape_entry *a,
                         weft_stream stream) {

@@ -36,7 +36,7 @@ struct tape_impl {
                     const struct tape_entry *b, weft_stream stream);
 };
 
-/* An array on the target that no entry has. */
+/* An array on the target that belongs to no entry. */
 struct tape_buffer {
     void *data;
     size_t bytes;

@@ -2,8 +2,8 @@
  *
  * Idea:       a pass for the mean (layernorm only), a pass for the squares of
  *             the distances from it, and a pass that writes. The distances are
- *             small where the numbers are large, so no digits cancel. Backward,
- *             one pass adds and another writes.
+ *             small even if the numbers are large, so no digits cancel.
+ *             Backward, one pass adds and another writes.
  * Prediction: layernorm reads each number three times, rmsnorm twice. A warp's
  *             threads read numbers that are a row apart: a sector of 32 bytes
  *             for every 4.

@@ -3,9 +3,9 @@
  * Before:     a warp of rung 1 reads 32 rows together, a sector per float.
  * Idea:       the lanes of a warp share a row. Up to 1024 numbers stay in
  *             registers, where passes cost nothing. A warp takes several rows,
- *             and also keeps weight and bias. It takes eight neighbours, whose
- *             moments fill a sector, if rows suffice. A longer row is read once
- *             for its moments, then again.
+ *             and also keeps weight and bias. If there are enough rows, it
+ *             takes eight neighbours, whose moments fill a sector. A longer row
+ *             is read once for its moments, then again.
  * Prediction: up to 1024 columns, one read and one write: the floor.
  * Limit:      a warp has few loads in flight for a long row, and reads it
  *             twice. Rung 3 assigns it to a block. */

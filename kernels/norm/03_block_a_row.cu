@@ -2,8 +2,9 @@
  *
  * Before:     a warp of rung 2 has few loads in flight for a long row.
  * Idea:       256 threads share a row. Each has the moments of its own numbers:
- *             their count, their mean, and their squares about it. Two triples
- *             merge into one, so a tree over the block merges all triples.
+ *             their count, their mean, and the sum of their squared distances
+ *             from it. Two triples merge into one, so a tree over the block
+ *             merges all triples.
  * Prediction: two reads and one write for any length: 1.5 times the floor.
  * Limit:      the second read. Rung 4 avoids it. */
 #include "norm.cuh"

@@ -1,7 +1,7 @@
 /* 05_split_rows.cu -- layernorm and rmsnorm, rung 5: several blocks share a
  * row.
  *
- * Before:     rung 4 assigns each row to one block. Its shared memory is too
+ * Before:     rung 4 assigns each row to one block, whose shared memory is too
  *             small for long rows, or for weight and bias as well. A few rows
  *             leave multiprocessors idle.
  * Idea:       each block keeps a part of the columns: of a row, of weight and

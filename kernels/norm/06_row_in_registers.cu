@@ -3,7 +3,7 @@
  *
  * Before:     with rows, weight and bias in shared memory, few blocks of rung 4
  *             fit on a multiprocessor. Often all of them wait at a barrier.
- * Idea:       the registers of a multiprocessor have 256 KB. A thread keeps up
+ * Idea:       the registers of a multiprocessor hold 256 KB. A thread keeps up
  *             to 32 numbers of the row, and a block has 128 to 1024 threads,
  *             just enough for its row. All loads of a row are in flight at the
  *             same time. Each warp adds the squares of the distances from its

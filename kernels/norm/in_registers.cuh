@@ -5,8 +5,8 @@
 #include "../common/registers.cuh"
 #include "norm.cuh"
 
-/* A thread's share in the forward pass, GROUPS groups of four: of the `count`
- * numbers of each row that begin at column `start`. Weight and bias are read
+/* A thread's share in the forward pass: GROUPS groups of four of the `count`
+ * numbers that begin at column `start` of each row. Weight and bias are read
  * for every row, from a cache, after the row's moments are known. They would
  * fill twice as many registers as the row. */
 template <bool CENTRED, bool WIDE, int GROUPS> struct held {
@@ -37,8 +37,8 @@ template <bool CENTRED, bool WIDE, int GROUPS> struct held {
             thread.store(n.total + first, j, count, own[j]);
         }
     }
-    /* Load numbers of a row. Return the moments of this warp's numbers, whose
-     * distances are those from their own mean. */
+    /* Load numbers of a row. Return the moments of this warp's numbers, with
+     * distances from the mean of these numbers. */
     __device__ __forceinline__ moments load(size_t row) {
         const size_t first = row * n.cols + start;
         moments warp = {};
@@ -59,7 +59,8 @@ template <bool CENTRED, bool WIDE, int GROUPS> struct held {
         warp.squares = add_lanes(warp.squares);
         return warp;
     }
-    /* Load group j of weight or bias, or `other` where it is NULL. */
+    /* Load group j of weight or bias; if it is NULL, return `other` four
+     * times. */
     __device__ __forceinline__ four load_constant(const float *scale,
                                                   unsigned j, float other) {
         return scale ? thread.template load<READ_CONSTANT>(scale + start, j,
@@ -87,7 +88,7 @@ template <bool WIDE, int GROUPS> struct held_backward {
                                              sharer<WIDE> thread_)
         : n(n_), thread(thread_) {}
 
-    /* Load a row's numbers, and return the sums of those of this thread. */
+    /* Load this thread's numbers of a row, and return their sums. */
     __device__ __forceinline__ slopes load(size_t row, size_t first) {
         slopes sums = {0.0f, 0.0f};
 #pragma unroll

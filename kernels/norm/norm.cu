@@ -4,12 +4,13 @@
 #include "norm.cuh"
 
 /* The longest rows, in numbers, of the fastest rung on an H200: in the
- * registers of a warp, a block or a cluster. Where a rung keeps two arrays, the
- * rows of a block and of a cluster are half as long. */
+ * registers of a warp, a block or a cluster. With two arrays, the rows of a
+ * block and of a cluster are half as long, and those of a warp are twice as
+ * long. */
 enum { IN_WARP = 512, IN_BLOCK = 32768, IN_CLUSTER = 8 * IN_BLOCK };
 
 /* Return the fastest rung whose blocks keep a row in registers, or NORM_TUNED
- * if the row is too long. `arrays` of rows are kept. */
+ * if the row is too long. The rung keeps `arrays` arrays of rows. */
 static int choose_registers(unsigned cols, unsigned arrays) {
     const bool clusters = count_cluster() > 1;
     if (cols <= IN_WARP * arrays) return NORM_WARP_A_ROW;
@@ -19,7 +20,7 @@ static int choose_registers(unsigned cols, unsigned arrays) {
 }
 
 /* Return the rung for a shape if a block keeps `arrays` arrays of rows, and
- * `scales` of weight and bias. */
+ * `scales` of the arrays weight and bias. */
 static int choose(int rung, unsigned rows, unsigned cols, unsigned arrays,
                   unsigned scales) {
     if (rung != NORM_TUNED) return rung;

@@ -103,8 +103,9 @@ static __device__ __forceinline__ moments merge(moments a, moments b) {
     return all;
 }
 
-/* Return to every lane the merged moments of the warp's lanes: those of the
- * means, each with its count, and the lanes' own squares. */
+/* Return to every lane the merged moments of the warp's lanes. The squares are
+ * those of all lanes, plus each lane's count times its mean's squared distance
+ * from the merged mean. */
 template <bool CENTRED>
 static __device__ __forceinline__ moments merge_lanes(moments own) {
     moments all = {};
@@ -119,7 +120,7 @@ static __device__ __forceinline__ moments merge_lanes(moments own) {
 }
 
 /* Return to each thread the merged moments of the COUNT warps of its block. The
- * next call needs other memory. */
+ * next call needs different memory. */
 template <bool CENTRED, int COUNT>
 static __device__ __forceinline__ moments merge_warps(moments warp,
                                                       moments (&all_s)[COUNT]) {
@@ -166,7 +167,7 @@ static __device__ __forceinline__ four load_again(const normal &n,
     return thread.load((n.residual ? n.total : n.x) + first, j, n.cols, 0.0f);
 }
 
-/* Load group j of weight or bias, or `other` where it is NULL. */
+/* Load group j of weight or bias; if it is NULL, return `other` four times. */
 template <class Sharer>
 static __device__ __forceinline__ four load_scale(const float *scale,
                                                   Sharer thread, unsigned j,
@@ -212,7 +213,7 @@ static __device__ __forceinline__ moments find_moments(four v, Sharer thread,
 /* ---- gradients of a row -------------------------------------------------- */
 
 /* The sums over a row of g and of g * xhat, where g = dy * weight and xhat = (x
- * - mean) * rstd. In rmsnorm, the first is not used. */
+ * - mean) * rstd. In rmsnorm, the first sum is not used. */
 struct slopes {
     float plain, scaled;
 };
@@ -310,7 +311,7 @@ static inline bool rows_are_aligned(const normal_backward &n) {
 }
 
 /* Return a grid of blocks that take several rows each: enough to keep the
- * device busy, at most `most`. The CPU target's number is constant. */
+ * device busy, at most `most`. On the CPU target, the number is constant. */
 static inline unsigned count_busy(unsigned most) {
 #ifdef __CUDACC__
     const unsigned blocks = 4 * device_has(cudaDevAttrMultiProcessorCount);

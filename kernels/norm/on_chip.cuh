@@ -7,7 +7,8 @@
 #include "../common/split.cuh"
 #include "norm.cuh"
 
-/* Numbers of groups of four that a thread keeps of the row, weight and bias. */
+/* The number of groups of four that a thread keeps of the row, weight and
+ * bias. */
 struct room {
     unsigned row, weight, bias;
 
@@ -31,8 +32,8 @@ static inline room divide_room(const normal &n, unsigned cols) {
     return kept;
 }
 
-/* A block's numbers in the forward pass: those of n, whose rows are n.cols
- * numbers long or a part of that length. */
+/* A block's numbers in the forward pass: n.cols numbers of each row, which are
+ * the whole row or a part of it. */
 template <bool CENTRED, class Sharer> struct chip {
     const normal &n;
     Sharer thread;
@@ -103,7 +104,7 @@ template <class Sharer> struct chip_backward {
 
     __device__ __forceinline__ float *xhat_s() { return g_s + kept * LEAST; }
 
-    /* Load a row's numbers, and return the sums of those of this thread. */
+    /* Load this thread's numbers of a row, and return their sums. */
     __device__ __forceinline__ slopes load(size_t row, size_t first) {
         four g, xhat;
         slopes sums = {0.0f, 0.0f};

@@ -179,8 +179,8 @@ class Launcher:
         return found if len(found) > 1 else found[0]
 
     def make_outputs(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Return new arrays: dx has the shape of x if it is given, and others that of
-        the first array."""
+        """Return new arrays: dx has the shape of x if x is given; every other output
+        has the shape of the first array."""
         results = {}
         for param in self.outputs:
             like = given.get(param["name"][1:], self._first(given))
@@ -241,7 +241,7 @@ class Launcher:
         return function
 
     def _add_stream(self, torch: Any, words: list[Any]) -> list[Any]:
-        """Return the words with PyTorch's stream, on which the kernels shall run."""
+        """Return the arguments with PyTorch's stream, on which the kernels run."""
         stream = torch.cuda.current_stream()
         roles = [p["role"] for p in self.params]
         if "stream" not in roles and stream.cuda_stream:
@@ -370,7 +370,7 @@ def is_direct(args: Sequence[Any]) -> bool:
     """Return whether a call may bypass PyTorch's library of ops, which takes time.
 
     The library is necessary for gradients, in torch.compile and other transforms, and
-    for tensors without numbers.
+    for tensors without data.
     """
     tensors = [arg for arg in args if is_tensor(arg)]
     if not tensors:

@@ -17,7 +17,7 @@ import numpy as np
 
 from .packaged import ARRAYS, KernelError, Launcher, Package
 
-SHAPE = (7, 143)  # 143 is no multiple of a warp, and there are 1001 elements
+SHAPE = (7, 143)  # 143 is not a multiple of a warp; 1001 elements in total
 
 
 def make_sample(launcher: Launcher) -> list[Any]:

@@ -5,7 +5,7 @@
  * Prediction: atomic additions to one address are serialised. Their number, not
  *             the bandwidth of the memory, determines the time.
  * Error:      the additions form one chain of `count`. A sum of ones stays at
- *             2^24, since 2^24 + 1 is no float.
+ *             2^24, since 2^24 + 1 is not a float.
  * Limit:      the unit of the L2 cache that adds. Rung 2 adds a block's numbers
  *             first, and then needs one atomic addition for all of them. */
 #include "reduce.cuh"

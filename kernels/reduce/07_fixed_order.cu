@@ -105,7 +105,7 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT_IN_ORDER)
         if (threadIdx.x % WARP == 0) levels[piece] = total;
     }
     __syncthreads(); // the block has stored its sums
-    // Each warp counts the block's sums in another piece of sums.
+    // Each warp counts the block's sums in a different piece of sums.
     for (size_t i = first / PIECE + warp; i * PIECE < end; i += WARPS) {
         const size_t low = max(first, i * PIECE);
         const size_t high = min(end, (i + 1) * PIECE);

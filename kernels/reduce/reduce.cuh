@@ -45,7 +45,7 @@ enum { RESIDENT = 6 };
  * x: the caller's number, or `times` as many as run at the same time, but at
  * most `most`. With a few more than run at the same time, the last blocks would
  * begin only when the first ones end, and most of the device would wait for
- * them. The CPU target's number is constant. */
+ * them. On the CPU target, the number is constant. */
 template <class Kernel>
 static unsigned reduce_grid(const struct reduction *r, Kernel kernel,
                             size_t most, unsigned times = 1) {

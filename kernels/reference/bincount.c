@@ -36,8 +36,8 @@ static inline void fill_tables(uint32_t *tables, int many, const int32_t *x,
     for (; i < count; i++) tables[find_bin(x[i], bins)]++;
 }
 
-/* Count at most CHUNK numbers in the threads' tables, and add all of these
- * `all` tables to the counts. The tables are 0 before and after. Returns
+/* Count at most CHUNK numbers in the threads' tables, and add these tables,
+ * `all` in total, to the counts. The tables are 0 before and after. Returns
  * whether Ctrl-C has been pressed. */
 static int count_chunk(int64_t *counts, uint32_t *tables, int many, int all,
                        const int32_t *x, size_t count, uint32_t bins) {

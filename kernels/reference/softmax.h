@@ -7,7 +7,7 @@
  * exceed the caches, stores skip them, as in copy.c.
  *
  * A row of up to NARROW numbers would leave most lanes idle, so each lane
- * computes another row.
+ * computes a different row.
  *
  * A row of more than SHORT numbers is divided into PIECES. Each has its own
  * maximum and sum, which are merged. The exponentials of up to KEPT numbers,
@@ -44,7 +44,7 @@ SIMD_INLINE void vstore_some(float *y, vfloat v, size_t count) {
     for (size_t i = 0; i < count; i++) y[i] = v[i];
 }
 
-/* Return the maximum of x without NaNs, or -infinity if nothing is left. */
+/* Return the maximum of x without its NaNs, or -infinity if nothing remains. */
 static float find_most(const float *x, size_t count) {
     vfloat most[SUMS];
     for (int s = 0; s < SUMS; s++) most[s] = vsplat(-INFINITY);

@@ -1,11 +1,11 @@
 /* sort.c -- a sort of 32-bit keys in plain C.
  *
  * All threads first sort by the highest digit: each counts the digits of its
- * share, and the counts of all determine the places of its keys. Then a thread
- * takes one bucket after another, the keys with one value of that digit. It
- * sorts a bucket in its caches with a radix sort from the lowest digit. If one
- * bucket has more than an eighth of the keys, all threads sort all keys from
- * the least digit instead. Bits that are equal in all keys need no pass.
+ * share, and the counts of all determine the places of its keys. A bucket has
+ * the keys with one value of that digit. Each thread takes one bucket after
+ * another, and sorts it in its caches with a radix sort from the lowest digit.
+ * If one bucket has more than an eighth of the keys, all threads sort all keys
+ * from the least digit instead. Bits that are equal in all keys need no pass.
  *
  * In a pass through all of the memory, a key first goes to a line of 16 keys of
  * its digit. A full line is written whole, past the caches. Keys with values
@@ -21,7 +21,7 @@
 
 enum {
     NARROW = 8,       // bits of a digit if all words stay in the caches
-    WIDEST = 11,      // bits of a digit otherwise, or of the only one
+    WIDEST = 11,      // bits of a digit otherwise, or if one digit suffices
     SLOTS = 16,       // words of a line
     PIECE = 1 << 16,  // words between interrupt checks
     SHARE = 1 << 16,  // minimum words to occupy a thread
@@ -38,8 +38,8 @@ struct pass {
     enum layout layout;
     const uint32_t *x, *values; // input of ARRAYS; values may be NULL
     const void *from;           // input of KEYS and PAIRS
-    void *to;                   // words; NULL in the last pass of pairs, which
-    uint32_t *y, *moved;        // writes keys and values to these arrays
+    void *to;                   // words; NULL: the last pass of pairs
+    uint32_t *y, *moved;        // receive the keys and values of that pass
     size_t count;
     uint32_t shift, digits; // digits: the number of values of a digit
     struct sort_order order;
@@ -336,7 +336,8 @@ struct rooms {
     void *at[2];
 };
 
-/* Aim pass `left` from the end: the last one (0) writes the result. */
+/* Choose the output of the pass that has `left` passes after it; the last pass
+ * writes the result. */
 static void aim_before_end(struct pass *p, const struct rooms *rooms,
                            int left) {
     const int pairs = p->moved != NULL;
@@ -374,9 +375,9 @@ static void sort_bucket(struct pass p, const struct rooms *rooms,
     }
 }
 
-/* Sort by the highest digit first, and then sort each bucket, the words with
- * one value of it. So only one pass goes through all of the memory. Returns 0,
- * without having moved a word, if a bucket is too large for that. */
+/* Sort by the highest digit first, and then sort each bucket, which has the
+ * words with one value of it. So only one pass goes through all of the memory.
+ * Returns 0, without having moved a word, if a bucket is too large for that. */
 static int split_buckets(struct pass p, const struct rooms *rooms,
                          uint32_t differ, struct lines *all, int threads) {
     uint32_t shifts[4], digits = 0, first[(1 << WIDEST) + 1] = {0};

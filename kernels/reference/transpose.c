@@ -23,8 +23,8 @@ struct matrix {
     int streams; // whether stores skip the caches
 };
 
-/* The lanes of two vectors a and b, as __builtin_shuffle() numbers them: a 2 x
- * 2 matrix whose entries are groups of `half` lanes is transposed. */
+/* The lanes of vectors a and b, as numbered by __builtin_shuffle(), that form
+ * the rows of a transposed 2 x 2 matrix of groups of `half` lanes. */
 #define UPPER(j, half) ((j) & (half) ? VLEN + (j) - (half) : (j))
 #define LOWER(j, half) ((j) & (half) ? VLEN + (j) : (j) + (half))
 #define LANES4(f, j, half) \
@@ -44,8 +44,8 @@ struct matrix {
 #endif
 typedef int32_t vlanes __attribute__((vector_size(4 * VLEN)));
 
-/* Transpose v in groups of `half` x `half` floats within those of twice the
- * side. Uses with half = 1, 2, 4, ... VLEN / 2 transpose all of v. */
+/* In each square of v with a side of 2 * `half`, exchange the two quarters off
+ * the diagonal. Uses with half = 1, 2, 4, ... VLEN / 2 transpose v. */
 #define EXCHANGE(v, half)                                            \
     _Pragma("GCC unroll 16") for (int i = 0; i < VLEN; i++) {        \
         if (i & (half)) continue;                                    \

@@ -18,7 +18,7 @@ struct kogge_stone {
         const unsigned i = threadIdx.x;
         sums_s[i] = own;
         for (unsigned d = 1; d < THREADS; d *= 2) {
-            __syncthreads(); // the sums of the last step are stored
+            __syncthreads(); // the previous step's sums are stored
             const float left = i >= d ? sums_s[i - d] : 0.0f;
             __syncthreads(); // all threads have read
             sums_s[i] += left;

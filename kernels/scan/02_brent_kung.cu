@@ -5,7 +5,7 @@
  *             total. On the way down, each complete sum is added to the middle
  *             of the part to its right (Brent and Kung, 1982).
  * Prediction: fewer than 512 additions, in 15 steps instead of 8. The bytes
- *             stay the same, and so does the time where memory limits.
+ *             stay the same, and so does the time if memory is the limit.
  * Limit:      the distances are powers of 2, so threads meet in the same banks
  *             of shared memory, and most threads idle in most steps. */
 #include "scan.cuh"
@@ -17,12 +17,12 @@ struct brent_kung {
         sums_s[i] = own;
         for (unsigned d = 1; d < THREADS; d *= 2) {
             const unsigned right = (i + 1) * 2 * d - 1;
-            __syncthreads(); // the sums of the last step are stored
+            __syncthreads(); // the previous step's sums are stored
             if (right < THREADS) sums_s[right] += sums_s[right - d];
         }
         for (unsigned d = THREADS / 4; d > 0; d /= 2) {
             const unsigned left = (i + 1) * 2 * d - 1;
-            __syncthreads(); // the sums of the last step are stored
+            __syncthreads(); // the previous step's sums are stored
             if (left + d < THREADS) sums_s[left + d] += sums_s[left];
         }
         __syncthreads(); // all sums are complete

@@ -6,9 +6,9 @@
  * Idea:       a block keeps its tile in registers, waits for the prefix of the
  *             previous tile, adds its own sum, and publishes the result.
  *             It takes its tile with a ticket (an atomicAdd) when it begins.
- *             With blockIdx as the tile it could hang: the grid has no fixed
- *             order. Blocks of late tiles may occupy the device and wait for a
- *             tile whose block cannot begin before one of them ends.
+ *             With blockIdx as the tile, the kernel could hang: blocks begin in
+ *             no fixed order. Blocks of late tiles may occupy the device and
+ *             wait for a tile whose block cannot begin before one of them ends.
  * Prediction: the floor of bytes: one read and one write.
  * Limit:      the prefixes go through the tiles one by one. Each step costs a
  *             write to and a read from the L2 cache, about a microsecond per

@@ -5,8 +5,9 @@
  *             of the tiles before it, one after the other, until it finds a
  *             tile that has its prefix (Merrill and Garland, 2016).
  * Prediction: a tile waits only for loads, not for other tiles' waits.
- * Limit:      a load from the L2 cache for each tile on the way back. The end
- *             of this way depends on the schedule, and so do the last bits. */
+ * Limit:      a load from the L2 cache for each tile on the way back. The tile
+ *             where the search ends depends on the schedule, and so do the last
+ *             bits. */
 #include "scan.cuh"
 
 struct thread_finder {

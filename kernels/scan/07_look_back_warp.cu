@@ -5,8 +5,8 @@
  *             finds the nearest prefix, and shuffles add the sums after it.
  * Prediction: a window of 32 tiles takes the time of one load.
  * Limit:      a tile of 1024 numbers has 8 KB of traffic, which takes the
- *             memory only a few nanoseconds. Each tile still costs its start,
- *             its ticket and its way back. */
+ *             memory only a few nanoseconds. Each tile still costs a start, a
+ *             ticket and a look-back. */
 #include "scan.cuh"
 
 static __global__ void __launch_bounds__(THREADS)

@@ -4,8 +4,9 @@
  * Idea:       a thread has four loads of 16 bytes in flight and keeps 16
  *             numbers in registers, so a tile has 4096. A warp's lanes load
  *             neighbours; each row of 128 numbers is scanned by itself.
- * Prediction: a quarter of the tickets and ways back. With more bytes in flight
- *             than the memory's latency needs, the speed approaches a copy's.
+ * Prediction: a quarter of the tickets and look-backs. With more bytes in
+ *             flight than the memory's latency needs, the speed approaches a
+ *             copy's.
  * Limit:      the bits still depend on the schedule. All earlier tiles must
  *             keep running once they have begun. */
 #include "scan.cuh"

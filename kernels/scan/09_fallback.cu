@@ -14,7 +14,8 @@
 
 enum { PATIENCE = 100 };
 
-/* The way back of a block: `earlier` is the sum of tiles `end` and up. */
+/* The state of a block's look-back: `earlier` is the sum of tiles `end` and
+ * up. */
 struct way {
     unsigned end;
     float earlier;

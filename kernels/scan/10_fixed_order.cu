@@ -8,8 +8,9 @@
  *             earlier sections. Its number alone determines which these are, so
  *             every schedule and device gives the same bits. A thread keeps 32
  *             numbers, so a tile has 8192; short arrays have smaller tiles.
- * Prediction: no slower than a look-back, whose way back is as long. With twice
- *             the bytes in flight of rung 8, the waits cost less of the time.
+ * Prediction: no slower than a look-back, which reads as many states. With
+ *             twice the bytes in flight of rung 8, the waits cost less of the
+ *             time.
  * Limit:      a block holds its numbers while it waits for the tiles before it.
  *             Four blocks of 256 threads with 64 registers each hold 128 KB of
  *             a multiprocessor. Its shared memory could hold more (rung 11). */

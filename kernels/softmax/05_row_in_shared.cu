@@ -8,7 +8,7 @@
  *             rescaled. The numbers that do not fit are read again in each
  *             pass.
  * Prediction: one read and one write up to the size of the shared memory:
- *             15,360 numbers of 64 KB, or 24,576 of 100 KB. That is the floor.
+ *             15,360 numbers in 64 KB, or 24,576 in 100 KB. That is the floor.
  * Limit:      longer rows, and fewer rows than multiprocessors. Rung 6 divides
  *             a row among blocks. */
 #include "in_shared.cuh"

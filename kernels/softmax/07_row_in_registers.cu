@@ -2,7 +2,7 @@
  *
  * Before:     with rows of 64 KB in shared memory, three blocks of rung 5 fit
  *             on a multiprocessor. Often all of them wait at a barrier.
- * Idea:       the registers of a multiprocessor have 256 KB. A thread keeps up
+ * Idea:       the registers of a multiprocessor hold 256 KB. A thread keeps up
  *             to 32 numbers, and a block has 128 to 1024 threads, just enough
  *             for its row. All loads of a row are in flight at the same time.
  * Prediction: one read and one write of up to 32,768 numbers, at the rate of a

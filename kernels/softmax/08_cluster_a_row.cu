@@ -8,8 +8,8 @@
  *             bytes. Every block merges all pairs in the same order. The
  *             exponentials of a warp are relative to its own maximum, so a
  *             block needs one barrier for a row. Then the cluster takes another
- *             row: a new one would start only when all of its blocks have room
- *             at the same time.
+ *             row: a new cluster would start only when all of its blocks have
+ *             room at the same time.
  * Prediction: one read and one write of up to 262,144 numbers, at the rate of a
  *             copy. Backward, dy and y share the registers: 131,072.
  * Limit:      a block waits for the slowest of its cluster in each row. Rung 6

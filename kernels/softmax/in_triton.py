@@ -1,10 +1,11 @@
 """softmax and its gradient in Triton: one program per row.
 
 Before:  rung 7, the same idea in CUDA C, has a version for each range of lengths.
-Idea:    a program holds its whole row. Its length is the next power of two, and
-         the mask excludes the rest. Triton distributes the elements to threads,
-         and turns max and sum into shuffles and shared memory.
-Limit:   a row of more than 2^20 elements, which is Triton's longest block.
+Idea:    a program holds its whole row in a block, whose length is the next power
+         of two; a mask excludes the rest. Triton distributes the elements to
+         threads, and turns max and sum into shuffles and shared memory.
+Limit:   rows of more than 2^20 elements, which is the length of Triton's longest
+         block.
 """
 
 import triton

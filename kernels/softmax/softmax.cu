@@ -1,4 +1,5 @@
-/* softmax.cu -- softmax of each row: its rungs, their launchers and the choice.
+/* softmax.cu -- softmax of each row: its rungs, their launchers and the choice
+ * of a rung.
  *
  * A softmax reads and writes every number once, so at best it is as fast as
  * a copy. Each rung has a file; each diff shows one idea. A row whose
@@ -46,13 +47,14 @@ enum {
     TUNED
 };
 
-/* The longest rows, in numbers, of the fastest rung on an H200. Where a rung
- * keeps two arrays, its rows are half as long. */
+/* The longest rows, in numbers, of the fastest rung on an H200: in the
+ * registers of a warp, a block or a cluster. With two arrays, the rows of a
+ * block and of a cluster are half as long. */
 enum { IN_WARP = 512, IN_BLOCK = 32768, IN_CLUSTER = 8 * IN_BLOCK };
 
 /* Return the rung for a shape if a block keeps `arrays` arrays: in registers of
- * a warp, a block or a cluster. Several blocks without a cluster share a longer
- * row, or each of a few rows. */
+ * a warp, a block or a cluster. If rows are longer, or if there are few,
+ * several blocks without a cluster share a row. */
 static int choose(unsigned rows, unsigned cols, unsigned arrays) {
     if (cols <= IN_WARP) return WARP_A_ROW;
     if (are_few(rows, cols)) return SPLIT_ROWS;

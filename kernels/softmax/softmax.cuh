@@ -86,7 +86,7 @@ static __device__ __forceinline__ pair merge_lanes(pair value) {
 }
 
 /* Return to each thread the merged pair of the COUNT warps of its block. The
- * order is always the same. The next call needs other memory. */
+ * order is always the same. The next call needs different memory. */
 template <int COUNT>
 static __device__ __forceinline__ pair merge_warps(pair warp,
                                                    pair (&pairs_s)[COUNT]) {

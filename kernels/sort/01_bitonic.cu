@@ -52,10 +52,10 @@ static __global__ void sort_tiles(sort_word *words, const unsigned *x,
         words_s[i] =
             (sort_word)rank_key(x[first + i], order) << 32 | (first + i);
     for (unsigned length = 2; length <= PAIR_TILE; length *= 2) {
-        __syncthreads(); // the words of the last step are stored
+        __syncthreads(); // the previous step's words are stored
         exchange_mirrored(words_s, threadIdx.x, length, count - first);
         for (unsigned d = length / 4; d > 0; d /= 2) {
-            __syncthreads(); // the words of the last step are stored
+            __syncthreads(); // the previous step's words are stored
             exchange_apart(words_s, threadIdx.x, d, count - first);
         }
     }
@@ -73,7 +73,7 @@ static __global__ void merge_tiles(sort_word *words, unsigned count) {
          i += THREADS)
         words_s[i] = words[first + i];
     for (unsigned d = THREADS; d > 0; d /= 2) {
-        __syncthreads(); // the words of the last step are stored
+        __syncthreads(); // the previous step's words are stored
         exchange_apart(words_s, threadIdx.x, d, count - first);
     }
     __syncthreads(); // the tile is sorted

@@ -27,7 +27,8 @@
 
 /* Keys of a tile per thread. Large tiles have longer runs of a digit and fewer
  * states, but only integers without values leave enough registers for them.
- * They need a tile per multiprocessor: otherwise some would idle. */
+ * They also require a tile per multiprocessor; otherwise some multiprocessors
+ * would be idle. */
 enum { LARGE = 44, SMALL = 24 };
 
 /* The state that a tile has published for a digit, in 32 bits: 64 bits, as in
@@ -50,8 +51,8 @@ struct digit_states {
                                             unsigned word) const {
         *(volatile unsigned *)&words[tile * DIGITS + digit] = word;
     }
-    /* Return the place of the first key of `tile`, which is not the first one,
-     * with a digit. */
+    /* Return the place of the first key with a digit in `tile`, which is not
+     * the first tile. */
     __device__ __forceinline__ unsigned look_back(unsigned tile,
                                                   unsigned digit) const {
         for (unsigned sum = 0;;) {
@@ -84,7 +85,7 @@ struct digit_states {
 enum {
     WIDE = 1024,    // threads of a block that counts
     LOADS = 2,      // loads in flight per thread
-    PART = 1 << 13, // minimum keys per block; fewer cost less than its counts
+    PART = 1 << 13, // minimum keys per block, to outweigh adding its counts
 };
 
 static constexpr size_t copies_bytes(unsigned copies) {
@@ -140,7 +141,7 @@ static __global__ void __launch_bounds__(WIDE)
     static_assert((int)WIDE == PASSES * DIGITS, "a thread per bin");
     unsigned sum = 0;
 #pragma unroll 8
-    for (unsigned c = 0; c < COPIES; c++) // each lane reads another bank
+    for (unsigned c = 0; c < COPIES; c++) // each lane reads a different bank
         sum += copies_s[threadIdx.x * COPIES + (threadIdx.x + c) % COPIES];
     if (sum) atomicAdd(&counts[threadIdx.x], sum);
 }
@@ -239,8 +240,8 @@ static int sweep_passes(const struct sorting *s) {
     return WEFT_OK;
 }
 
-/* Return the number of multiprocessors; the CPU target returns 2, independent
- * of the machine. */
+/* Return the number of multiprocessors or, on the CPU target, 2, so that the
+ * result does not depend on the machine. */
 static unsigned count_multiprocessors(void) {
 #ifdef __CUDACC__
     return (unsigned)device_has(cudaDevAttrMultiProcessorCount);

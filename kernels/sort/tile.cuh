@@ -4,10 +4,10 @@
  * its digits in shared memory. Sums over the warps and over the digits turn the
  * counts into the places of each warp's first key with a digit. Then the warp
  * goes through its keys again, row after row. The lanes whose keys have the
- * same digit find each other. The highest of them takes places for all by one
- * atomic addition, which also moves the digit's next place, and each lane
- * stores its key at its place. Source: Adinets and Merrill, Onesweep: A Faster
- * Least Significant Digit Radix Sort for GPUs, 2022.
+ * same digit find each other. The highest of them takes places for all of them
+ * with one atomic addition, which also moves the digit's next place, and each
+ * lane stores its key at its place. Source: Adinets and Merrill, Onesweep: A
+ * Faster Least Significant Digit Radix Sort for GPUs, 2022.
  *
  * A digit is a byte of the key or, for floats, of its rank without the order's
  * flips. In shared memory, counts and places have the index of that byte. A
@@ -38,7 +38,7 @@ template <int ITEMS> struct tile_room {
     unsigned sums[WARPS], tile;
     unsigned byte; // selects the digit's byte in __byte_perm()
 
-    /* Store what the launch determines; a barrier must follow. */
+    /* Store the values that the launch determines; a barrier must follow. */
     __device__ __forceinline__ void begin(const sort_pass &p) {
         if (threadIdx.x < WARP) spare[threadIdx.x] = 0;
         if (threadIdx.x == 0) byte = 0x4440 + p.shift / 8;
@@ -169,7 +169,7 @@ template <bool FLOAT, bool VALUES, int ITEMS, bool WHOLE> struct tile_keys {
 struct digit_counts {
     unsigned earlier[WARPS], total; // of the warps before each, and of all
 
-    /* Read the warps' counts, which a barrier has followed. */
+    /* Read the warps' counts; a barrier must precede this. */
     template <int ITEMS>
     __device__ __forceinline__ digit_counts(const tile_room<ITEMS> &r_s,
                                             unsigned digit)

@@ -31,7 +31,7 @@ static __global__ void sort_tiles(entry *entries, unsigned tile, size_t padded,
         entries_s[i] = entries[start + i];
     for (size_t size = least; size <= most; size *= 2)
         for (size_t stride = min(size, (size_t)tile) / 2; stride; stride /= 2) {
-            __syncthreads(); // the entries of the last step are stored
+            __syncthreads(); // the previous step's entries are stored
             exchange_pairs<size_t>(entries_s, start % padded, tile, size,
                                    stride, threadIdx.x, THREADS);
         }

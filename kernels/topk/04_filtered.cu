@@ -6,11 +6,11 @@
  *             no number below it is in the result. One pass copies the numbers
  *             that reach the floor to a buffer. A block selects among them or,
  *             if they are too many, rung 3 does.
- * Prediction: one read of x, and a few percent for sample and buffer: sampling
- *             one number of f leaves about k f candidates. A row of 2^28
- *             numbers with k = 64 has a sample of 2^22, and 4200 candidates. In
- *             a sorted row, each of the k last lines of the sample adds those
- *             between it and the next.
+ * Prediction: one read of x, and a few percent for sample and buffer: a
+ *             sample of one in f numbers leaves about k f candidates. A row of
+ *             2^28 numbers with k = 64 has a sample of 2^22, and 4200
+ *             candidates. In a sorted row, each of the k last lines of the
+ *             sample adds the numbers between it and the next line.
  * Limit:      more candidates than fit in the buffer, a 32nd of the row: then
  *             rung 3 selects in the row itself, so the result is late, but
  *             correct. Short rows need separate kernels: rung 5. */
@@ -139,7 +139,7 @@ static __global__ void __launch_bounds__(THREADS)
 /* The candidates that a block has found. */
 struct candidate_list {
     entry entries[LISTED];
-    unsigned count; // of those beyond LISTED, too
+    unsigned count; // of all candidates, even beyond LISTED
 };
 
 /* The destinations of candidates. `least` is the floor's number. */

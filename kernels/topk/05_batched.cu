@@ -10,7 +10,7 @@
  *             blocks take parts of a longer row, and another one merges the
  *             parts' k best.
  * Prediction: one read of x and, for a longer row, 16 k bytes per part. Twelve
- *             warps keep 192 KB in flight per multiprocessor, in which a warp
+ *             warps keep 192 KB in flight per multiprocessor, since a warp
  *             requests its next row as soon as it has examined one.
  * Limit:      rows with many equal numbers, whose candidates exceed a warp's
  *             list: then the warp does as in rung 2, from the floor up. Before
@@ -73,7 +73,7 @@ static __device__ __forceinline__ unsigned find_floor(unsigned key,
 /* The candidates of a warp's row: numbers whose keys reach the floor. */
 struct __align__(16) candidate_list {
     entry entries[FEW];
-    unsigned count; // of those beyond FEW, too
+    unsigned count; // of all candidates, even beyond FEW
 
     __device__ __forceinline__ void keep(float v, unsigned col,
                                          unsigned floor) {

@@ -93,7 +93,8 @@ static __device__ __forceinline__ void visit(const source &from,
 }
 
 /* Count a block's arrival, and return to its threads how many arrivals were
- * earlier. A block that arrives later finds what this block has stored. */
+ * earlier. A block that arrives later finds the results that this block has
+ * stored. */
 static __device__ __forceinline__ unsigned arrive(unsigned *arrived,
                                                   unsigned *earlier_s) {
     __threadfence(); // the results are visible before the arrival
@@ -107,7 +108,8 @@ static __device__ __forceinline__ unsigned arrive(unsigned *arrived,
 /* ---- entries that one block selects from --------------------------------- */
 
 /* Call use(entry) for every `step`-th of `count` entries, starting at `own`,
- * and with NOTHING for some after the last. Eight loads are in flight. */
+ * and use(NOTHING) for some positions after the last. Eight loads are in
+ * flight. */
 template <class F>
 static __device__ __forceinline__ void visit_every(const entry *entries,
                                                    unsigned own, unsigned count,

@@ -1,8 +1,8 @@
 /* blas.c -- a product of matrices by cuBLAS: Sgemm in float32, GemmEx in TF32.
  *
  * cuBLAS stores the columns of a matrix contiguously. It therefore reads our
- * rows as columns, and sees the transposes. Since c^T = b^T a^T, the operands
- * change places, and nothing is copied.
+ * rows as columns, and treats each matrix as its transpose. Since c^T = b^T
+ * a^T, the operands change places, and nothing is copied.
  *
  * Manual: https://docs.nvidia.com/cuda/cublas/
  * Lesson: notebooks/12_libraries.ipynb */

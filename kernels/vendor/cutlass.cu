@@ -1,5 +1,5 @@
-/* cutlass.cu -- a product by CUTLASS, a library of templates: nvcc compiles the
- * kernel into this file. Its layouts have types, so no operands change places.
+/* cutlass.cu -- a product by CUTLASS, a library of templates: nvcc compiles its
+ * kernel with this file. A layout is a type, so no operands change places.
  *
  * Manual: https://docs.nvidia.com/cutlass/ */
 #include <cutlass/gemm/device/gemm.h>

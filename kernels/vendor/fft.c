@@ -1,5 +1,5 @@
 /* fft.c -- Fourier transforms of complex rows by cuFFT, which does not divide
- * by n: forward and back multiplies each number by n.
+ * by n: a transform forward and back multiplies each number by n.
  *
  * Manual: https://docs.nvidia.com/cuda/cufft/ */
 #include "vendor.h"

@@ -1,5 +1,5 @@
 /* lt.c -- a product by cuBLASLt, whose heuristics propose several algorithms,
- * and the same with an epilogue: c = relu(a @ b + bias) in one kernel.
+ * and the same product with an epilogue: c = relu(a @ b + bias) in one kernel.
  * Manual: https://docs.nvidia.com/cuda/cublas/#using-the-cublaslt-api */
 #include <stdlib.h>
 

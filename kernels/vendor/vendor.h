@@ -1,10 +1,10 @@
 /* vendor.h -- the declarations that the files of this folder share.
  *
  * Each file calls one library of NVIDIA's. It declares the few functions that
- * it needs, so that neither a toolkit nor its headers are necessary, and cffi
- * parses the same declarations: lib/weft/toolchain/vendor.py compiles the file,
- * links it with the library, and opens both. Without a GPU, this is Weft's own
- * version of the library, which has the same symbols and runs on the host.
+ * it needs, so that neither a toolkit nor its headers are necessary. cffi
+ * parses the same declarations. lib/weft/toolchain/vendor.py compiles the file,
+ * links it with the library, and opens both. Without a GPU, the library is
+ * Weft's own version of it, which has the same symbols and runs on the host.
  *
  * Every function returns the library's status; 0 means success. A function that
  * takes `void **plan` creates its handle in the first call, where *plan is
@@ -23,9 +23,9 @@
 
 /* cdef: lib/weft/toolchain/vendor.py parses from here ... */
 
-/* c (m,n) = a (m,k) @ b (k,n), all row-major float32. bias: (n), for a way with
- * an epilogue. workspace: device memory of `bytes` bytes. choice: which of the
- * library's proposed algorithms to use, counted from 0. */
+/* c (m,n) = a (m,k) @ b (k,n), all row-major float32. bias: (n), for a product
+ * with an epilogue. workspace: device memory of `bytes` bytes. choice: which of
+ * the library's proposed algorithms to use, counted from 0. */
 struct product {
     float *c;
     const float *a, *b, *bias;

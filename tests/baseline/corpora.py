@@ -1,6 +1,6 @@
 """The corpora of tests/ that the baseline runs: their places and contents.
 
-A reorganisation moves these, too. As with product.py, only this file must change.
+A reorganisation also moves these. Then only this file, like product.py, must change.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 TIERS = {"quick": "not slow", "slow": "slow"}
-NAMED = 4  # maximum of parameters that a row of the table names
+NAMED = 4  # maximum number of parameters that a row of the table names
 Tests = dict[str, dict[str, list[str]]]  # tier -> function -> parameters
 
 

@@ -24,7 +24,7 @@ from baseline.texts import ROOT
 from tqdm import tqdm
 
 SLOWER = 0.03  # relative increase of a timing that is always allowed
-STARTS = 5  # starts per import and run
+STARTS = 5  # number of processes that import each module, per run
 IMPORTS = {"import weft": "import weft", "import utils": "from utils import *"}
 
 

@@ -35,7 +35,7 @@ def record(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def verdict(puzzle: Any, answer: Callable[[], Any]) -> dict[str, str]:
-    """Return the verdict of a puzzle's check() on an answer, which is compiled now."""
+    """Compile an answer; return the verdict of the puzzle's check() on it."""
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
         try:

@@ -95,7 +95,7 @@ def test_the_tuned_cross_entropy_moves_hardly_more_than_its_softmax(classes):
 @pytest.mark.parametrize("op, scales", [("layernorm", 2), ("rmsnorm", 1)])
 def test_the_tuned_norms_read_and_write_each_row_once(op, scales, cols):
     (row,) = counted.rows(op, [cols], ["tuned"])
-    # From 512 to 32,768 columns, a block reads weight and bias for its only row.
+    # With 513 to 32,768 columns, a block reads weight and bias for its only row.
     # They come from a cache, which is not part of the count.
     cached = 4 * scales * (row["rows"] - 1) * cols if 512 < cols <= 32_768 else 0
     assert 1 <= (row["bytes"] - cached) / row["floor"] <= 1.05

@@ -317,7 +317,7 @@ def test_flags_reach_the_cell_and_not_our_headers(flags):
 # ---- faults ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n", [256, 250])  # one n is a multiple of 16 bytes
+@pytest.mark.parametrize("n", [256, 250])  # only 256 floats are a multiple of 16 bytes
 def test_an_overrun_names_its_element_and_changes_no_array(k, n):
     out = torch.zeros(n)
     with pytest.raises(

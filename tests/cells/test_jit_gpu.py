@@ -116,7 +116,7 @@ def test_scalars_of_every_type_arrive():
     out = torch.full((14,), torch.nan, dtype=torch.float64, device="cuda")
     values = [True, -128, 255, -32768, 65535, -(2**31), 2**32 - 1, -(2**62), 2**62]
     values += [2**63, 2**40, 0.5, 0.1]
-    for _ in range(3):  # the careful way once, then the quick way twice
+    for _ in range(3):  # the careful path once, then the quick path twice
         out.fill_(torch.nan)
         k.all[1, 1](out, *values)
         assert out[:13].tolist() == [float(v) for v in values]

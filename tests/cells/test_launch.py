@@ -133,7 +133,7 @@ def number(data, dtype):
 
 @pytest.mark.parametrize("launches", [1, 2, 3])
 def test_every_argument_arrives_as_its_c_type(stand_in, launches):
-    """The first launch takes the careful way, and later ones take the quick way."""
+    """The first launch takes the careful path, and later ones take the quick path."""
     kernel, arrays = Kernel(stand_in, EIGHT), tensors()
     for _ in range(launches):
         data = kernel(*arrays, 0.1, -7, 2**63, grid=(2, 3), block=64, shared=48)
@@ -158,7 +158,7 @@ def test_many_kinds_of_scalars(stand_in):
     kernel(x, *args, *vectors)
     kernel(x, *args, *vectors)
     data = kernel(x, *args, *vectors)
-    assert len(kernel.plans) == 1  # later launches took the quick way
+    assert len(kernel.plans) == 1  # later launches took the quick path
     codes = ["?", "i1", "u1", "i2", "u2", "u4", "i8", "f8", "f2"]
     assert [number(d[: np.dtype(c).itemsize], c) for d, c in zip(data[1:], codes)] == [
         *args

@@ -37,7 +37,7 @@ def test_the_image_has_what_make_needs():
     packages = find(r"^RUN apt-get update .*recommends (.*?) *&&", "\n".join(LINES))
     needed = {"make", "g++", "python3", "python3-venv", "git", "ca-certificates"}
     assert needed <= set(packages.split())
-    assert "tini" in packages.split()  # ENTRYPOINT
+    assert "tini" in packages.split()  # ENTRYPOINT runs it
 
 
 def test_pip_gets_the_readmes_options():
@@ -102,7 +102,7 @@ def test_what_make_creates_stays_out_of_the_image():
 
 @pytest.fixture
 def start(tmp_path):
-    """Return a function that starts a command, in a home folder, with two lessons."""
+    """Return a function that runs start.sh with a home folder and a command."""
     lessons = tmp_path / "weft" / "notebooks"
     lessons.mkdir(parents=True)
     for name in ("00.ipynb", "01.ipynb"):

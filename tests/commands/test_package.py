@@ -239,7 +239,7 @@ def test_setuptools_refusal_names_the_option(monkeypatch, tmp_path, option):
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory):
-    """Return the wheels of swish.cu, in whose folder others lie, and of relu."""
+    """Return the wheels of swish.cu and of relu, and the remarks on swish.cu."""
     folder = tmp_path_factory.mktemp("wheels")
     (folder / "swish.cu").write_text(SWISH)
     sms = CUBINS if tools.nvcc() else []

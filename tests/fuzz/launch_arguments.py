@@ -41,7 +41,7 @@ def numpy_array(random, most=4000):
     change = random.choice(CHANGES)
     try:
         return change(array)
-    except (IndexError, ValueError, TypeError):  # not for such an array
+    except (IndexError, ValueError, TypeError):  # the change does not suit this array
         return array
 
 

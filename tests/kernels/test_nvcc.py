@@ -156,7 +156,7 @@ def test_nvcc_accepts_sources_and_their_kernels_fit_compute_capability_7_5(
     paths = group_sources(CU)[name]
     (tmp_path / "all.cu").write_text(join_sources(paths))
     command = build._make_command(paths[0], build.Flavour("cuda", sm="75"))
-    # Without -O3, g++ does not optimize the host's code, but ptxas does the kernels.
+    # Without -O3, g++ does not optimize the host's code, but ptxas optimizes kernels.
     command.remove("-O3")
     if not name.endswith("newer"):
         command.append("-Xptxas=-v")

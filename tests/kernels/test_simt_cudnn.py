@@ -111,7 +111,7 @@ CASES = {
     "groups": Case((3, 6, 7, 7), (4, 3, 3, 3), (1, 1), groups=2),
     "turned": Case((2, 3, 6, 8), (5, 3, 2, 3), (1, 2), (2, 1), mode=CONVOLUTION),
     "one": Case((7, 16, 1, 1), (10, 16, 1, 1)),
-    "chunks": Case((40, 8, 40, 40), (8, 8, 5, 5), (2, 2)),  # 2.6 of CHUNK
+    "chunks": Case((40, 8, 40, 40), (8, 8, 5, 5), (2, 2)),  # 2.6 CHUNKs
 }
 BLENDS = [0, BETA]
 

@@ -108,7 +108,7 @@ def test_real_transforms_have_half_of_the_last_dimension(cufft, kind, shape):
     padded.view(x.dtype)[..., : shape[-1]] = x
     execute(cufft, plan(cufft, shape, kind), kind, padded, padded)
     np.testing.assert_array_equal(padded, y)
-    # And back, without normalisation.
+    # The way back does not normalise.
     back, inverse = np.full_like(x, np.nan), {R2C: C2R, D2Z: Z2D}[kind]
     execute(cufft, plan(cufft, shape, inverse), inverse, y, back)
     exact = np.fft.irfftn(y.astype(np.complex128), shape, range(len(shape))) * x.size

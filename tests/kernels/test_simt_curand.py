@@ -55,7 +55,7 @@ def test_philox_by_its_known_answers(simt):
 
 
 def xorwow(seed: int, count: int) -> list[int]:
-    """Run Marsaglia's generator, step by step, started as cuRAND does."""
+    """Run Marsaglia's generator step by step, from cuRAND's initial state."""
     mask = 0xFFFFFFFF
     low = ((seed & mask) ^ 0xAAD26B49) * 1099087573 & mask
     high = ((seed >> 32) ^ 0xF7DCEFDD) * 2591861531 & mask

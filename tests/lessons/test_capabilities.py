@@ -1,4 +1,4 @@
-"""What lessons promise for the GPUs of Colab: cells compile, and heads name limits."""
+"""Cells of the lessons compile for the GPUs of Colab, and heads name the limits."""
 
 import json
 import re

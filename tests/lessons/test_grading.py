@@ -137,7 +137,7 @@ def test_an_unsolved_task_raises_only_when_it_is_graded(monkeypatch, capsys, tmp
 
     exercise(answer, lambda f: f(1))
     assert "answer: not solved yet" in capsys.readouterr().out
-    monkeypatch.setenv("WEFT_KEEP", str(tmp_path))  # no record of a solved puzzle
+    monkeypatch.setenv("WEFT_KEEP", str(tmp_path))  # this folder has no solved puzzle
     monkeypatch.setenv("WEFT_GRADE", "1")
     with pytest.raises(NotSolved, match="answer: not solved yet"):
         exercise(answer, lambda f: f(1))

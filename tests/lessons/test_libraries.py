@@ -1,4 +1,4 @@
-"""Lesson 12: calls of cuBLAS from Python, pictures, Philox, and tables."""
+"""Lesson 12: calls to cuBLAS from Python, pictures, Philox, and tables."""
 
 import pytest
 import torch

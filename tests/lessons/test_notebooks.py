@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import builtins
 import functools
+import html
 import inspect
 import itertools
 import os
@@ -19,6 +20,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+import teaching_notes as teaching
 import warm_kernel
 from kernel_sockets import make_sockets
 from nbclient import NotebookClient
@@ -40,6 +42,7 @@ from weft.pykernel import bodies
 
 PATHS = sorted(NOTEBOOKS.glob("*.ipynb"))
 GITHUB = paths.GITHUB.removeprefix("https://github.com/")
+NOTES = {note.path.stem: note for note in teaching.list_notes()}
 STARRED = set(utils.__all__)  # the names from `from utils import *`
 LONGEST = 25  # maximum number of lines of a code cell
 SECONDS = 300  # time limit of a cell, on a busy machine that also builds libraries
@@ -87,7 +90,9 @@ def test_runs_from_a_fresh_kernel_and_exercises_can_be_solved(path, monkeypatch)
     """
     if path != PATHS[0]:
         warm_kernel.start_warm_kernels(monkeypatch)
-    run_with_attempts(read(find_source(path)))
+    notebook = read(find_source(path))
+    run_with_attempts(notebook)
+    check_note(path.stem, notebook)
 
 
 @pytest.mark.parametrize(
@@ -138,6 +143,36 @@ def run_with_attempts(
         for answer, cell in right:
             message = f"this right answer was refused:\n{answer.source}\n{cell.outputs}"
             assert ": solved" in printed(cell), message
+
+
+def check_note(name: str, notebook: nbformat.NotebookNode) -> None:
+    """Compare the answers in the instructor's note with those of the run."""
+    values = list_answers(notebook)
+    for question, number in NOTES[name].answers.items() if name in NOTES else ():
+        answers = [value for asked, value in values if asked == question]
+        digits = len(number.partition(".")[2])
+        # A large answer is printed with three digits.
+        bound = max(0.51 * 10**-digits, 5e-3 * float(number) * (len(number) > 7))
+        close = [abs(value - float(number)) <= bound for value in answers]
+        assert any(close), f"{question} note: {number}, lesson: {answers}"
+
+
+def list_answers(notebook: nbformat.NotebookNode) -> list[tuple[str, float]]:
+    """Return the questions of predictions, and the answers that the run measured."""
+    pages = [
+        output.data["text/html"]
+        for cell in code_cells(notebook)
+        for output in cell.outputs
+        if "text/html" in output.get("data", {})
+    ]
+    answers = []
+    for page in pages:
+        questions = re.findall(r"<b>(.+?)</b>", page)
+        # Several questions on one axis are repeated in front of their answers.
+        for asked, value in re.findall(r"<span>([^<]*?) ?It is ([\d.,e+-]*\d)", page):
+            question = html.unescape(asked or questions[0])
+            answers.append((question, float(value.replace(",", ""))))
+    return answers
 
 
 @each_notebook
@@ -421,7 +456,7 @@ def run(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     paths = [str(ROOT / "lib"), str(ROOT), os.environ.get("PYTHONPATH", "")]
     # If the lab cannot be imported, the run fails instead of fetching another one.
     ours = {"PYTHONPATH": os.pathsep.join(paths), "GIT_ALLOW_PROTOCOL": "file"}
-    # Next to other tests, threads that spin while they wait are ten times slower.
+    # While other tests run, threads that spin while they wait are ten times slower.
     ours["OMP_WAIT_POLICY"] = "passive"
     ours["WEFT_SMALL"] = "1"
     with make_sockets() as config:

@@ -119,7 +119,7 @@ def test_timing_is_that_of_whole_pictures():
     painting = picture(gradient, 8, 8)
     timing = painting.timing(samples=5)
     assert timing.samples == 5 and 0 < timing.low <= timing.median <= timing.high
-    assert len({t for _, _, t in painting.kernel.launches}) >= 5  # the moments differ
+    assert len({t for _, _, t in painting.kernel.launches}) >= 5  # the times differ
 
 
 # ---- kernels in CUDA C -------------------------------------------------------------

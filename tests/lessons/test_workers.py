@@ -64,7 +64,7 @@ def test_a_fair_division_is_accepted_in_any_order(size):
     workers.check_owners(images, 4, deal(images, 4, size))
 
 
-WRONG = {  # a change of a division of 7 images, and the check's words
+WRONG = {  # a change to a fair division of 7 images, and the check's words
     "an image has no owner": (lambda p: p[0][0].pop(), "image 2 has 0 owners"),
     "an image has two": (lambda p: p[0][0].append(1), "image 1 has 2 owners"),
     "another batch's": (lambda p: p[1][0].append(6), "belongs to another batch"),

@@ -56,7 +56,7 @@ def _is_solved(puzzle, source: str) -> bool:
     puzzle_module.TIMEOUT = SECONDS
     with _compiled(source, puzzle.answer) as answer:
         try:
-            # None if the answer is the stub of a repair
+            # In a puzzle that repairs a kernel, check() returns None for the stub.
             return puzzle.check(answer) is not None
         except Exception as error:
             if not isinstance(error, Short):

@@ -14,7 +14,7 @@ from weft.ops.cases import find_op
 from weft.toolchain import native
 
 RUNGS = [rung.name for rung in native.rungs("bincount")]
-MANY = 100_000  # bins of several ranges
+MANY = 100_000  # bins that take several ranges
 
 
 def draw(count: int, *limits: int) -> torch.Tensor:

@@ -154,7 +154,7 @@ def test_a_way_without_triton_names_the_reason(monkeypatch):
     monkeypatch.setattr(in_triton.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ArgumentError, match="Triton is not installed"):
         load_programs("softmax", "interpreter")
-    assert load_programs("softmax").triton is twin  # the way that remains
+    assert load_programs("softmax").triton is twin  # only the twin remains
 
 
 ADD_TWO = """import triton

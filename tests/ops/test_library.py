@@ -67,7 +67,7 @@ def check_compiled(name: str, i: int, backend: str = "aot_eager") -> None:
         square_sum(got).backward()
     for one, other in zip(mine, theirs):
         if isinstance(one, torch.Tensor):
-            assert torch.equal(one, other)  # sgd writes to it
+            assert torch.equal(one, other)  # sgd writes to its argument
             assert (one.grad is None) == (other.grad is None)
             assert one.grad is None or torch.equal(one.grad, other.grad)
 
@@ -105,7 +105,7 @@ def test_fake_results_have_the_shapes_of_real_ones(name, i):
         fake_args = [
             mode.from_tensor(a) if isinstance(a, torch.Tensor) else a for a in args
         ]
-        if name == "compact":  # its size depends on the numbers
+        if name == "compact":  # its result's size depends on the numbers
             with pytest.raises(
                 torch._subclasses.fake_tensor.DynamicOutputShapeException
             ):

@@ -132,7 +132,7 @@ def test_numpys_views_and_out():
     assert weft.matmul(a, b.T, out=out) is out
     np.testing.assert_array_equal(out, got)
     half = weft.matmul(a.astype(np.float16), b.T.astype(np.float16))
-    halves = left.half(), right.half().T  # later steps round only float32
+    halves = left.half(), right.half().T  # the products round only in float32
     assert close(torch.from_numpy(half), *halves, "fp16")
 
 

@@ -97,7 +97,8 @@ def test_groups_of_blocks_take_one_row_after_the_other(cols):
 def test_equal_numbers_of_a_row_have_equal_results(rung, cols):
     """All lanes and warps merge to the same bits.
 
-    The parts of a split row and the warps of a cluster have their own factors.
+    Two rungs are exceptions: their parts of a row, or their warps, have their own
+    factors.
     """
     half = 3 * draw(2, cols // 2)
     y = weft.softmax(torch.cat([half, half.flip(1)], 1), rung=rung)

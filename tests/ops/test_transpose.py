@@ -12,7 +12,7 @@ from weft.toolchain import native
 
 RUNGS = [rung.name for rung in native.rungs("transpose")]
 KERNELS = [name for name in RUNGS if name != "reference"]
-MOST = 65535  # blocks of a grid in y
+MOST = 65535  # maximum number of blocks of a grid in y
 
 
 def count_up(rows: int, cols: int) -> torch.Tensor:

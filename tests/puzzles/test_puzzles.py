@@ -381,7 +381,7 @@ def test_every_way_to_run_a_kernel_is_an_answer(name):
 @each_kernel
 def test_the_published_answers_are_accepted_by_numba(name, monkeypatch):
     puzzle = puzzles[name]
-    if name not in FIRST and puzzle.drawn:  # Numba starts an operating system's thread
+    if name not in FIRST and puzzle.drawn:  # Numba's simulated threads are slow
         monkeypatch.setitem(puzzle.checks, "sizes", [puzzle.drawn])
     try:
         assert puzzle.check(numba_jit(puzzle.answer)).language == "Numba"

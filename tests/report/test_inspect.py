@@ -81,7 +81,7 @@ def test_a_file_that_is_no_library_has_no_places(tmp_path, content):
 
 
 def test_a_thread_does_not_take_for_unknown_what_another_looks_up(monkeypatch):
-    """Otherwise, one of two simultaneous reports would show line 0."""
+    """Two simultaneous reports with the same place both show its line, never line 0."""
     begun, go_on = threading.Semaphore(0), threading.Event()
     frame = places.Frame("f", "k.cu", 7)
 

@@ -288,7 +288,7 @@ def test_an_inner_loop_is_counted_from_its_last_beginning():
     assert [(loop.first, loop.last) for loop in loops] == [(2, 11), (5, 9)]
     record = Barriers.of([4, 7, 7, 7, 4, 7, 7])
     assert find_turns(loops, record, 8, 6) == Turns(5, 2, 3)
-    # The outer loop: code below the inner loop, and the next turn's store.
+    # The outer loop: line 10 is below the inner loop, and line 3 is in the next turn.
     assert find_turns(loops, record, 10, 3) == Turns(2, 2, 3)
     # The outer loop's next turn may read data from the inner loop.
     assert find_turns(loops, Barriers.of([]), 3, 3) == Turns(2, 1, 1)

@@ -57,7 +57,7 @@ def check_clean(
     assert runs >= least
 
 
-OTHERS = [(op, rung) for op, rung in RUNGS if op != "matmul"]  # matmul is slow, below
+OTHERS = [(op, rung) for op, rung in RUNGS if op != "matmul"]  # see below for matmul
 # The watch build of an op with convolutions takes seconds. The slow tier and tests/ops
 # check all ops.
 QUICK = [(op, rung) for op, rung in OTHERS if op == "relu"]

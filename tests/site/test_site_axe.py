@@ -1,4 +1,4 @@
-"""axe-core's rules on each kind of page: light and dark, on a desk and on a phone."""
+"""axe-core's rules on each kind of page: light and dark, on desktop and phone."""
 
 import pytest
 from browser import list_violations, needs_axe

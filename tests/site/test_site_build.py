@@ -18,7 +18,7 @@ INK = "getComputedStyle(document.querySelector('article p')).color"
 
 
 def each_look(test):
-    """Run a test in light and dark, on a phone, a tablet and a desk."""
+    """Run a test in light and dark, on a phone, a tablet and a desktop."""
     schemes = pytest.mark.parametrize("scheme", ["light", "dark"])
     return schemes(pytest.mark.parametrize("width", WIDTHS)(test))
 

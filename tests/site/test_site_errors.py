@@ -1,4 +1,4 @@
-"""Explain this error: every kind has an entry, and its example produces it."""
+"""The page of errors: every kind has an entry, and its example produces it."""
 
 import dataclasses
 import re

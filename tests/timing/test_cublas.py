@@ -1,4 +1,4 @@
-"""Direct calls of cuBLAS pass the right operands in the right order."""
+"""Direct calls to cuBLAS pass the right operands in the right order."""
 
 from __future__ import annotations
 

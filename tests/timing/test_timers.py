@@ -100,7 +100,7 @@ def test_cold_arrays_take_turns_that_no_cache_holds(monkeypatch):
 
 @pytest.mark.parametrize("n", [16, 100, 256, 512, 1024])
 def test_what_goes_by_before_an_input_returns_is_larger_than_the_cache(monkeypatch, n):
-    """Otherwise the cache is flushed: 64 products of 256 x 256 would stay in an L2."""
+    """64 copies of 256 x 256 would stay in an L2, and tiny inputs need a flush."""
     cache, size = 60 << 20, 3 * 4 * n * n
     monkeypatch.setattr(timers, "cache_size", lambda device: cache)
     copies = timers.copies_for(size, CPU)

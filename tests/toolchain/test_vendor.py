@@ -10,7 +10,7 @@ from weft.toolchain import vendor
 
 KEYS = list(vendor.LIBRARIES)
 ON_CPU = [key for key, library in vendor.LIBRARIES.items() if library.cpu]
-MOST = 60  # lines of a file
+MOST = 60  # maximum number of lines of a file
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 

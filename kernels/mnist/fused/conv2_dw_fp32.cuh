@@ -223,7 +223,7 @@ conv2_dw_block(float *shared, const struct conv2_dw_arrays &a, int block,
         float *image_s = images_s + stage * DW_STAGE;
         float *dy_s = image_s + DW_IMAGE;
         if (STAGES == 1 && image != slot) {
-            __syncthreads(); // the last image has been read
+            __syncthreads(); // the previous image has been read
             builder.copy_c2(dy_s, from, first);
             dw_copy_image(image_s, a.p1 + (size_t)image * PIXELS2 * C1,
                           THREADS);

@@ -36,7 +36,8 @@ static_assert(C1 == 32 && DW_OUT == 32, "a lane transforms one channel");
 static_assert((int)POSITIONS * (int)SUMS_POSITION <= 2 * (int)DW_STAGE, "");
 typedef dy_builder<DW_OUT, DW_OUT, SIDE2 * DW_OUT, THREADS> builder_t;
 
-/* The sums of a thread: channels i * 4 + 0..3 and 16 more, both ways. */
+/* The first of a thread's sums. For ci and oc alike, the thread has four
+ * channels from here on, and the four that are 16 further on. */
 struct sums_place {
     int position, ci, oc;
 };

@@ -134,7 +134,7 @@ conv2_dx_block(float *shared, const struct conv2_dx_arrays &a, int block,
     for (int image = slot; image < a.batch; image += step) {
         float *work = images_s + stage * S::WORK;
         if (STAGES == 1 && image != slot) {
-            __syncthreads(); // the last image's parts have been read
+            __syncthreads(); // the previous image's parts have been read
             builder.copy_c2(work + S::at(0, 0), from, 0);
             copy_commit();
         }

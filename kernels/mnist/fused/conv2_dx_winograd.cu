@@ -83,7 +83,7 @@ static __global__ void __launch_bounds__(shape::THREADS, 1)
     for (int i = 0; i < SUMS; i++) sums[i] = 0.0f;
     for (int image = slot; image < a.batch; image += step) {
         builder.build(dy_s + S::at(0, 0), numbers, 0);
-        __syncthreads(); // dy is complete, and the last winners are added
+        __syncthreads(); // dy is complete, and codes_s has been read
         copy_codes<S, IN>(codes_s,
                           a.code1 + (size_t)image * PIXELS2 * C1 + first);
         copy_commit();

@@ -52,7 +52,7 @@ static __global__ void __launch_bounds__(conv_shape<C1, COT, SPLIT, 4>::THREADS,
     for (int image = slot; image < a.batch; image += step) {
         float *work = images_s + stage * S::WORK;
         if (STAGES == 1 && image != slot) {
-            __syncthreads(); // the last image's parts have been read
+            __syncthreads(); // the previous image's parts have been read
             copy_image<S>(work, a.p1 + (size_t)image * PIXELS2 * C1);
             copy_commit();
         }

@@ -9,7 +9,7 @@ extern "C" {
 static float *floats(const at::Tensor &x) {
     TORCH_CHECK(x.is_cpu() && x.is_contiguous(),
                 "polynomial: expected a contiguous array on the CPU");
-    return x.data_ptr<float>(); // which checks the dtype
+    return x.data_ptr<float>(); // data_ptr() checks the dtype
 }
 
 at::Tensor forward(const at::Tensor &x) {

@@ -1,7 +1,7 @@
 /* stable_abi.cpp -- the polynomial as ops of PyTorch, through its stable ABI.
  *
  * This file includes only torch/csrc/stable and C. So its library needs neither
- * Python nor the version of PyTorch that compiled it. */
+ * Python nor the version of PyTorch with which it was compiled. */
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>

@@ -1,7 +1,7 @@
 /* cublasLt.h -- cuBLASLt on the CPU: cublasLtMatmul() for real numbers of 16,
  * 32 and 64 bits and for 8-bit integers, in orders COL and ROW, with all
- * epilogues. A program that names another function gets one error with this
- * name.
+ * epilogues. A program that names another function gets one error with that
+ * function's name.
  *
  * There is one algorithm, which needs no workspace; preferences have no effect.
  * cublasLtMatmul() returns CUBLAS_STATUS_NOT_SUPPORTED for other orders and

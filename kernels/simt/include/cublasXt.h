@@ -1,6 +1,7 @@
 /* cublasXt.h -- cuBLASXt on the CPU: cublasXtSgemm() and cublasXtDgemm(). On a
- * GPU, these copy tiles of matrices in host memory to one or more devices. Here
- * there is one device, whose memory is the host's, so nothing is copied.
+ * GPU, these copy tiles of matrices in host memory to one or more devices. In
+ * this version there is one device, whose memory is the host's, so nothing is
+ * copied.
  *
  * Source of names, parameters, values and errors: cuBLAS documentation 13.0,
  * "Using the cuBLASXt API", https://docs.nvidia.com/cuda/cublas */

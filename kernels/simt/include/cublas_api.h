@@ -1,6 +1,6 @@
-/* cublas_api.h -- cuBLAS on the CPU: its functions for float, double and, for
- * products, for 16-bit floats and 8-bit integers. A program that names another
- * function of cuBLAS gets one error with this name.
+/* cublas_api.h -- cuBLAS on the CPU: its functions for float and double, and
+ * its products of 16-bit floats and 8-bit integers. A program that names
+ * another function of cuBLAS gets one error with that function's name.
  *
  * The functions return cuBLAS's status codes. A call finishes its work before
  * it returns; if its stream captures, the call becomes a node instead. A matrix
@@ -78,7 +78,7 @@ typedef enum {
     CUBLAS_ATOMICS_ALLOWED = 1
 } cublasAtomicsMode_t;
 
-/* All numbers mean the same algorithm here. */
+/* In this version, all values select the same algorithm. */
 typedef enum {
     CUBLAS_GEMM_DFALT = -1,
     CUBLAS_GEMM_DEFAULT = -1,

@@ -1,11 +1,11 @@
 /* cudnn.h -- cuDNN's legacy interface on the CPU: descriptors, convolutions,
- * pooling, activations, batch norm, softmax and sums of tensors; float32, with
- * any strides, so NCHW and NHWC.
+ * pooling, activations, batch norm, softmax and sums of tensors. Tensors are
+ * float32 and have any strides, so both NCHW and NHWC are supported.
  *
  * Names, parameters and numbers of the constants are cuDNN's
- * (docs.nvidia.com/deeplearning/cudnn), since the same program also calls the
- * library of a GPU. An algorithm of a convolution is accepted and has no
- * effect; each needs a workspace of 0 bytes. The graph API is not
+ * (docs.nvidia.com/deeplearning/cudnn), so that the same program can use
+ * NVIDIA's library on a GPU. An algorithm of a convolution is accepted and has
+ * no effect; each needs a workspace of 0 bytes. The graph API is not
  * supported. */
 #ifndef SIMT_CUDNN_H
 #define SIMT_CUDNN_H
@@ -216,7 +216,7 @@ cudnnStatus_t cudnnGetStream(cudnnHandle_t handle, cudaStream_t *stream);
 
 /* Every dimension and stride is in elements and at least 1.
  * CUDNN_STATUS_BAD_PARAM: one is below 1, or a pointer or descriptor is
- * invalid. CUDNN_STATUS_NOT_SUPPORTED: the CPU version lacks it. */
+ * invalid. CUDNN_STATUS_NOT_SUPPORTED: the CPU version lacks a feature. */
 cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t *tensor);
 cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t tensor);
 cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t tensor,
@@ -354,7 +354,7 @@ cudnnStatus_t cudnnAddTensor(cudnnHandle_t handle, const void *alpha,
 
 /* The error of an element is at most (c h w of the filter + 6) 2^-24 times the
  * sum of the absolute values of its products, plus O(2^-48); for the gradient
- * of the filter, the sum has n times the output's pixels. */
+ * of the filter, c h w is replaced by n times the output's pixels. */
 cudnnStatus_t cudnnConvolutionForward(
     cudnnHandle_t handle, const void *alpha, cudnnTensorDescriptor_t xDesc,
     const void *x, cudnnFilterDescriptor_t wDesc, const void *w,
@@ -430,11 +430,12 @@ cudnnStatus_t cudnnSoftmaxBackward(cudnnHandle_t handle,
                                    cudnnTensorDescriptor_t dxDesc, void *dx);
 
 /* Batch norm with the statistics of the batch, or with estimated ones. SPATIAL
- * has one mean per channel, and PER_ACTIVATION one per channel and pixel; the
- * shape of all statistics and parameters is cudnnDeriveBNTensorDescriptor()'s.
- * The running statistics become (1 - factor) old + factor new, where the
- * variance is unbiased; they may be NULL, and so may both saved arrays. The
- * saved ones are the means and 1 / sqrt(biased variance + epsilon). */
+ * has one mean per channel, and PER_ACTIVATION one per channel and pixel;
+ * cudnnDeriveBNTensorDescriptor() returns the shape of all statistics and
+ * parameters. The running statistics become (1 - factor) old + factor new,
+ * where the variance is unbiased; they may be NULL, and so may both saved
+ * arrays. The saved ones are the means and 1 / sqrt(biased variance +
+ * epsilon). */
 cudnnStatus_t cudnnDeriveBNTensorDescriptor(cudnnTensorDescriptor_t derived,
                                             cudnnTensorDescriptor_t xDesc,
                                             cudnnBatchNormMode_t mode);

@@ -1,10 +1,10 @@
 /* cufft.h -- cuFFT on the CPU: plans of any length in 1, 2 and 3 dimensions.
  *
  * Names, parameters and numbers of the constants are cuFFT's
- * (docs.nvidia.com/cuda/cufft), since the same program also calls the library
- * of a GPU. Constants that CUDA 13 removed remain, since programs for CUDA 12
- * use them. Callbacks, several GPUs and the other parts of cufftXt.h are not
- * supported. */
+ * (docs.nvidia.com/cuda/cufft), so that the same program can use NVIDIA's
+ * library on a GPU. Constants that CUDA 13 removed remain, since programs for
+ * CUDA 12 use them. Callbacks, several GPUs and the other parts of cufftXt.h
+ * are not supported. */
 #ifndef SIMT_CUFFT_H
 #define SIMT_CUFFT_H
 #define _CUFFT_H_ /* programs test for this guard */

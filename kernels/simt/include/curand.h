@@ -2,9 +2,10 @@
  * Philox4_32_10, whose numbers equal cuRAND's for the same seed and offset.
  *
  * Names, parameters and numbers of the constants are cuRAND's
- * (docs.nvidia.com/cuda/curand), since the same program also calls the library
- * of a GPU. libraries/curand.cpp defines the functions and the order of the
- * numbers. The other generators and the ordering SEEDED are not supported. */
+ * (docs.nvidia.com/cuda/curand), so that the same program can use NVIDIA's
+ * library on a GPU. libraries/curand.cpp defines the functions and the order of
+ * the numbers. The other generators and the ordering SEEDED are not
+ * supported. */
 #ifndef SIMT_CURAND_H
 #define SIMT_CURAND_H
 #define CURAND_H_ /* programs test for this guard */
@@ -83,18 +84,19 @@ curandStatus_t curandGetProperty(libraryPropertyType type, int *value);
 curandStatus_t curandSetStream(curandGenerator_t generator,
                                cudaStream_t stream);
 
-/* Set the seed. After the first numbers, the position in the sequence stays the
- * same here; cuRAND's own position is not documented. */
+/* Set the seed. If numbers have been generated before, the position in the
+ * sequence stays the same; cuRAND's own behaviour is not documented. */
 curandStatus_t curandSetPseudoRandomGeneratorSeed(curandGenerator_t generator,
                                                   unsigned long long seed);
 /* Move to the position that follows `offset` numbers of 32 bits. */
 curandStatus_t curandSetGeneratorOffset(curandGenerator_t generator,
                                         unsigned long long offset);
-/* The orders BEST, DEFAULT, LEGACY and, for device memory, DYNAMIC are equal
- * here. CURAND_STATUS_OUT_OF_RANGE: any other order. */
+/* The orders BEST, DEFAULT, LEGACY and, for device memory, DYNAMIC are equal.
+ * CURAND_STATUS_OUT_OF_RANGE: any other order. */
 curandStatus_t curandSetGeneratorOrdering(curandGenerator_t generator,
                                           curandOrdering_t order);
-/* Prepare the states. Otherwise, the first call that generates numbers does. */
+/* Prepare the states. Otherwise, the first call that generates numbers prepares
+ * them. */
 curandStatus_t curandGenerateSeeds(curandGenerator_t generator);
 
 /* Write `num` or `n` numbers: 32 random bits; uniform numbers greater than 0

@@ -91,7 +91,7 @@ SIMT_INLINE T one_of(Pair pair, int *flag, T *extra, int kind) {
 
 /* Return two normal numbers from 64 random bits. */
 SIMT_INLINE float2 box_muller(unsigned x, unsigned y) {
-    const float turn = 0x1p-32f * 6.2831855f; // 2 pi, for all of y's 32 bits
+    const float turn = 0x1p-32f * 6.2831855f; // 2 pi / 2^32
     const float angle = (float)y * turn + turn / 2;
     const float radius = sqrtf(-2.0f * logf(uniform(x)));
     float2 v;

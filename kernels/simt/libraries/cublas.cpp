@@ -44,7 +44,7 @@ size_t cublasGetCudartVersion(void) { return CUDART_VERSION; }
 
 cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void *, size_t) {
     FIND(context, handle);
-    (void)context; // no function here needs a workspace
+    (void)context; // no function needs a workspace
     return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -241,7 +241,7 @@ Arguments list_arguments(const Matmul &x, bool reads) {
     return all;
 }
 
-/* The only algorithm: a number that no other library's algorithm has. */
+/* The number of the only algorithm, which no other library uses. */
 const uint64_t ALGORITHM = 0x7765667400000001;
 
 void complete(cublasLtMatmulHeuristicResult_t *result) {

@@ -13,7 +13,7 @@ struct Layout {
     uint64_t rows, columns;
     int64_t ld, stride, plane;
     int count, mode;
-    /* The distance in elements between elements of a column and of a row. */
+    /* The distance in elements between neighbours in a column, and in a row. */
     ptrdiff_t down() const { return order == CUBLASLT_ORDER_ROW ? ld : 1; }
     ptrdiff_t right() const { return order == CUBLASLT_ORDER_ROW ? 1 : ld; }
     /* Whether the CPU version has this layout. */
@@ -33,7 +33,7 @@ struct Operation {
     void *unsupported[7]; /* scales and amax values of 8-bit floats */
 };
 
-/* What cublasLtMatrixTransform() does. */
+/* The description of cublasLtMatrixTransform()'s work. */
 struct Transform {
     int scale, pointers, transa, transb;
 };

@@ -35,7 +35,7 @@ struct Scalar {
     double get() const { return at ? weft_load(at, type, 0) : value; }
 };
 
-/* Some products of matrices of one shape. */
+/* Products of matrices, all of the same sizes. */
 struct Products {
     struct gemm gemm;
     Scalar alpha, beta;
@@ -45,7 +45,7 @@ struct Products {
     std::vector<Place> places;
 };
 
-/* Compute all of them. */
+/* Compute all products. */
 void multiply(const Products &products);
 
 /* Return the argument that covers a matrix of `rows` x `columns` elements in
@@ -63,9 +63,9 @@ inline bool fits(long ld, long rows) { return ld >= 1 && ld >= rows; }
  * alpha and beta. Source: table of cublasGemmEx() in cuBLAS's documentation. */
 bool is_supported(cublasComputeType_t compute, int a, int b, int c, int *scale);
 
-/* Functions that cuBLAS and cuBLASLt both export. They do not call each
- * other's: in a process that has loaded NVIDIA's libraries, the loader could
- * prefer those. */
+/* The work of functions that cuBLAS and cuBLASLt both export. Neither library
+ * calls the other's export: in a process that has loaded NVIDIA's libraries,
+ * the loader could prefer NVIDIA's. */
 cublasStatus_t get_property(libraryPropertyType type, int *value);
 const char *status_name(cublasStatus_t status);
 const char *status_text(cublasStatus_t status);

@@ -93,7 +93,7 @@ struct Operand {
     long long stride; /* in elements */
 };
 
-/* Return where an operand of product `i` is. */
+/* Return the address of an operand in product `i`. */
 void *place(const Operand &x, bool is_array, int i) {
     if (is_array) return ((void *const *)x.at)[i];
     return (char *)x.at + i * x.stride * (long long)weft_size_of(x.type);

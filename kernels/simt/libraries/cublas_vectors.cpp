@@ -29,7 +29,7 @@ Argument vector(const char *name, Argument::Access access, const T *x, long n,
     return {name, access, x, sizeof(T), pitch ? (size_t)n : 1, pitch};
 }
 
-/* One call: its context, and the checks of scalar arguments. */
+/* One call: its context and its arguments. */
 struct Call {
     const char *name;
     cublasContext *context;
@@ -38,7 +38,7 @@ struct Call {
     bool on_device() const {
         return context->pointers == CUBLAS_POINTER_MODE_DEVICE;
     }
-    /* Add alpha or beta. Return false if the host cannot read it. */
+    /* Call read_scalar() for alpha or beta, and return its result. */
     template <class T>
     bool read(const char *what, const T *at, Scalar *scalar) {
         return read_scalar(name, what, at, TYPE<T>, on_device(), &arguments,

@@ -12,8 +12,8 @@
 
 namespace weft_dnn {
 
-/* They are never destroyed, since a program may still make calls while it
- * exits. */
+/* Create the set of valid handles of one type. It is never destroyed, since a
+ * program may still make calls while it exits. */
 template <class T> static simt::Handles<T> &create_handles() {
     return *new simt::Handles<T>;
 }
@@ -200,7 +200,7 @@ cudnnStatus_t cudnnGetStream(cudnnHandle_t handle, cudaStream_t *stream) {
 
 /* ---- tensors and filters ------------------------------------------------- */
 
-/* Set sizes, and strides for the format. */
+/* Set the sizes, and the strides of the format. */
 static cudnnStatus_t shape(const char *function, Tensor *t,
                            cudnnTensorFormat_t format, cudnnDataType_t type,
                            int n, int c, int h, int w) {

@@ -15,7 +15,7 @@ struct cudnnContext {
 };
 
 /* A tensor or a filter with its dimensions n, c, h, w (of a filter: k, c, h,
- * w), and the distances of neighbours, in elements. */
+ * w), and the distances between neighbours, in elements. */
 struct cudnnTensorStruct {
     cudnnDataType_t type = CUDNN_DATA_FLOAT;
     int size[4] = {}; /* 0: not set */
@@ -25,7 +25,7 @@ struct cudnnTensorStruct {
         return n * stride[0] + c * stride[1] + h * stride[2] + w * stride[3];
     }
     long count() const { return (long)size[0] * size[1] * size[2] * size[3]; }
-    /* Elements from the first to the last one. */
+    /* The number of elements in memory from the first to the last one. */
     long reach() const {
         return at(size[0] - 1, size[1] - 1, size[2] - 1, size[3] - 1) + 1;
     }
@@ -123,8 +123,9 @@ inline void blend(float *y, float alpha, float value, float beta) {
     *y = beta == 0 ? alpha * value : alpha * value + beta * *y;
 }
 
-/* Call f(n, c, h, w) for each element, the images of channels in parallel if
- * the calls handle many elements, `work` or t.count(). */
+/* Call f(n, c, h, w) for each element of t. If `work` or t.count() is large,
+ * threads divide the pairs (n,c) among themselves. work: the number of elements
+ * that all calls handle together. */
 template <class F> void each(const Tensor &t, F f, long work = 0) {
     const long planes = (long)t.size[0] * t.size[1];
 #pragma omp parallel for num_threads( \

@@ -33,7 +33,7 @@ struct Convolution {
     int outputs() const { return w.size[0] / c.groups; } /* of a group */
     long weights() const { return (long)w.size[1] * w.size[2] * w.size[3]; }
     long pixels() const { return (long)y.size[2] * y.size[3]; }
-    /* Images whose columns are computed together. */
+    /* The number of images whose columns are computed together. */
     long together() const {
         const long most = CHUNK / (weights() * pixels());
         return std::max(1l, std::min(most, (long)x.size[0]));
@@ -145,7 +145,7 @@ static void add_columns(const Convolution &v, const float *columns, long width,
 }
 
 /* Call f(offset) for each weight of the group in the order (outputs,weights),
- * turned for a convolution. */
+ * with the filter turned for a convolution. */
 template <class F>
 static void each_weight(const Convolution &v, int group, F f) {
     const bool turned = v.c.mode == CUDNN_CONVOLUTION;
@@ -191,7 +191,7 @@ static void multiply(float *c, const float *a, const float *b, long m, long n,
     g.b = {(void *)b, GEMM_F32, b_turned ? 1 : n, b_turned ? k : 1};
     g.c = g.d = {c, GEMM_F32, n, 1};
     g.threads = simt_threads();
-    if (weft_gemm(&g)) throw std::bad_alloc(); // for Call::submit()
+    if (weft_gemm(&g)) throw std::bad_alloc(); // Call::submit() catches it
 }
 
 typedef std::unique_ptr<float[]> Floats;

@@ -73,7 +73,7 @@ cudnnStatus_t cudnnScaleTensor(cudnnHandle_t handle,
 }
 
 /* Write alpha * from + beta * to. `repeats`: whether a dimension of `from` may
- * be 1, which is then repeated. */
+ * be 1; its element is then repeated. */
 static cudnnStatus_t add(Call &call, const void *alpha, const Tensor &from,
                          const void *x, const void *beta, const Tensor &to,
                          void *y, bool repeats) {
@@ -219,7 +219,7 @@ struct Window {
     }
 };
 
-/* Find the maximum of a window, and where it is. */
+/* Find the maximum of a window, and its place. */
 static float find_max(const cudnnPoolingStruct &p, const Window &window,
                       const Tensor &t, const float *x, long n, long c, int *row,
                       int *column) {

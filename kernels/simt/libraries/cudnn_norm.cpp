@@ -9,10 +9,11 @@ using namespace weft_dnn;
 struct Norm {
     Tensor x, bn; /* bn: (1,c,1,1) or (1,c,h,w) */
 
-    /* The elements of one mean. */
+    /* The number of elements that share a mean. */
     double count() const { return (double)x.count() / (double)bn.count(); }
 
-    /* Call f(n, i, j) for the elements (n,c,i,j) of mean (0,c,h,w). */
+    /* Call f(n, i, j) for the elements (n,c,i,j) that share the mean
+     * (0,c,h,w). */
     template <class F> void each(long h, long w, F f) const {
         const bool one = bn.size[2] == x.size[2] && bn.size[3] == x.size[3];
         const long first[] = {one ? h : 0, one ? w : 0};

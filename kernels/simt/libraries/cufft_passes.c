@@ -19,7 +19,7 @@
 enum {
     PASSES = 64,
     LARGEST = 61,       /* factor that a pass removes */
-    PARALLEL = 1 << 15, /* least numbers for which a pass uses all cores */
+    PARALLEL = 1 << 15, /* with fewer numbers, a pass uses one core */
     PIECE = 1 << 12,    /* numbers of s that one core takes */
 };
 
@@ -64,7 +64,8 @@ static void unit_root(long top, long bottom, double *re, double *im) {
 
 /* ---- plans --------------------------------------------------------------- */
 
-/* Split n into factors; return what remains, 1 if the passes suffice. */
+/* Split n into factors; return the factor that remains, 1 if the passes
+ * suffice. */
 static long factor(struct weft_fft *plan, long n) {
     for (int r = 4; r <= LARGEST; r = r == 4 ? 2 : r == 2 ? 3 : r + 2)
         while (n % r == 0) {

@@ -42,7 +42,7 @@ static inline COMPLEX NAME(plus_i)(COMPLEX a, COMPLEX b) {
     return (COMPLEX){a.re - b.im, a.im + b.re};
 }
 
-/* Do the part of a pass of radix r with index p of m and indexes from q to
+/* Do the part of a pass of radix r that has index p of m, and indices from q to
  * `end` of s. w: the twiddles of p. */
 static inline void NAME(two)(const COMPLEX *restrict x, COMPLEX *restrict y,
                              const COMPLEX *w, long m, long s, long p, long q,
@@ -94,7 +94,7 @@ static inline void NAME(four)(const COMPLEX *restrict x, COMPLEX *restrict y,
     }
 }
 
-/* The transform of r numbers by its definition. */
+/* Transform r numbers by the definition. */
 static void NAME(any)(const COMPLEX *restrict x, COMPLEX *restrict y,
                       const COMPLEX *w, const COMPLEX *roots, int r, long m,
                       long s, long p, long q, long end) {

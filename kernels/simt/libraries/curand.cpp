@@ -28,8 +28,8 @@ namespace {
 typedef unsigned long long u64;
 
 enum { XORWOWS = 4096, PHILOXES = 65536, FOUR = 4 };
-/* This many subsequences take their turns together. So they write neighbouring
- * addresses, and their states remain in the cache. */
+/* The number of subsequences that take their turns together. So they write
+ * neighbouring addresses, and their states remain in the cache. */
 enum { TOGETHER = 64 };
 
 struct Generator {
@@ -37,7 +37,8 @@ struct Generator {
     cudaStream_t stream = 0;
     u64 seed = 0;
     u64 at = 0; /* numbers given in the current round of turns */
-    /* How many numbers (XORWOW) or fours (Philox) each subsequence has used. */
+    /* The count of numbers (XORWOW) or of fours (Philox) that each subsequence
+     * has used. */
     std::vector<u64> used;
     std::vector<curandState> states; /* of XORWOW; empty: not prepared */
 
@@ -56,8 +57,8 @@ void Generator::move(u64 offset) {
 }
 
 /* Compute XORWOW's states. Skips of steps and of sequences commute.
- * Neighbouring subsequences are one product apart if they have used as many
- * numbers. */
+ * Neighbouring subsequences are one product apart if they have used equally
+ * many numbers. */
 void Generator::prepare() {
     if (philox || !states.empty()) return;
     states.resize(XORWOWS);
@@ -144,8 +145,8 @@ struct NormalDouble {
     }
 };
 
-/* curand_poisson() takes as many random integers as it needs, so that
- * compute_four() has a version for it. */
+/* curand_poisson() takes a varying number of random integers, so compute_four()
+ * has a separate version for it. */
 struct Poisson {
     typedef unsigned T;
     enum { PAIRS = 0, FOURS = 0 };

@@ -6,7 +6,7 @@
 #include <string.h>
 
 enum {
-    GEMM_COLUMNS = 6, /* tile's columns: 12 sums, 3 operands fit 16 registers */
+    GEMM_COLUMNS = 6, /* of a tile: 12 sums and 3 operands in 16 registers */
     GEMM_CACHE = 256 << 10, /* bytes of B that one core keeps in its cache */
 };
 #ifdef __AVX512F__
@@ -29,7 +29,7 @@ static uint16_t to_bfloat(float value) {
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-/* Return the nearest integer of some bits. NaN becomes the least one. */
+/* Return the nearest integer of `bits` bits. NaN becomes the least one. */
 static int64_t to_int(double value, int bits) {
     const int64_t least = -(1ll << (bits - 1)), most = -(least + 1);
     const double rounded = __builtin_rint(value);

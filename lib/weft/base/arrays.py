@@ -1,6 +1,6 @@
 """The basis of every check: arrays between guard zones, poison, and comparisons.
 
-check/ checks the reader's kernels with it, and ops/check.py checks the ops' rungs.
+check/ uses this module for the reader's kernels, and ops/check.py for the ops' rungs.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def find_unwritten(values: np.ndarray, start: np.generic) -> np.ndarray:
 
 
 def guard_value(dtype: Any) -> np.generic:
-    """Return the fill value of guard zones, which is not NaN: NaN hides additions."""
+    """Return the fill value of guard zones. Unlike NaN, it reveals an addition."""
     dtype = np.dtype(dtype)
     return dtype.type(1e4 + 1 / 64) if dtype.kind in "fc" else poison(dtype)
 

@@ -8,7 +8,7 @@ libcuda exists wherever a GPU can run a kernel. Only this module binds it. Its f
 are the same in CUDA 12 and 13: https://docs.nvidia.com/cuda/cuda-driver-api/
 
 In a container, a process may get the CPU time of only two of the machine's 64 cores.
-count_cores() returns the number that this process really gets. Besides the affinity
+count_cores() returns the number that this process may use. Besides the affinity
 mask, cgroups limit its CPU time by a quota per period. The files are described in
 https://docs.kernel.org/admin-guide/cgroup-v2.html (cpu.max) and, for version 1, in
 https://docs.kernel.org/scheduler/sched-bwc.html (cpu.cfs_quota_us).
@@ -227,7 +227,7 @@ class Event:
         _call("cuEventSynchronize", self._event)
 
     def until(self, later: Event) -> float:
-        """Return the milliseconds from this event to a later one; both are complete."""
+        """Return the milliseconds to a later event; both events must be complete."""
         return _read_value("float *", "cuEventElapsedTime", self._event, later._event)
 
 

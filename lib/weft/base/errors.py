@@ -1,8 +1,8 @@
 """Errors that a reader may catch, and their short tracebacks in notebooks.
 
-Each message is a sentence. A traceback in a notebook ends at the reader's line, or is a
-message alone. defer_interrupts() delays Ctrl-C, so that no error appears in the middle
-of a write.
+Each message is a sentence. A traceback in a notebook ends at the reader's line, or
+consists of a message only. defer_interrupts() delays Ctrl-C, so that no error appears
+in the middle of a write.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def running_shell() -> Any:
 
 
 WIDE = 74  # characters per line; longer lines do not fit on an enlarged page
-# Frames of these files are omitted; cells/gpu/launch.py invents the second name.
+# Frames of files with these prefixes are omitted. cells/gpu/launch.py uses the second.
 _OURS = str(PACKAGE), "<launch of "
 
 
@@ -229,7 +229,7 @@ class KernelFault(KernelError):
     Its arrays keep their values from before the launch, unless it ran in place.
     kernel: its name. block, thread: their indices (x, y, z), or None. report: the
     observations before the fault, if the launch was watched. kind: the runtime's number
-    of the fault.
+    for the fault.
     """
 
     entry = "stopped"

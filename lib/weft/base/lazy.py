@@ -53,7 +53,7 @@ def make_lazy(package: str, homes: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def find_functions(package: Path, ending: str) -> dict[str, str]:
-    """Find public functions, NAME + ending, in a folder's modules, without an import.
+    """Find public functions, NAME + ending, in a folder's modules; import nothing.
 
     Return the module of each function by NAME, in alphabetical order.
     """

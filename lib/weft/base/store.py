@@ -261,7 +261,7 @@ class Kept:
 
 
 KEPT = "kept"  # folder of data that cannot be recomputed; see Kept
-KEEP = "WEFT_KEEP"  # the variable that overrides this path; weft.keep() sets it
+KEEP = "WEFT_KEEP"  # environment variable: another folder for KEPT; weft.keep() sets it
 SAVED = "// Saved from a notebook's cell by %%cuda --save: "
 LIMIT = 1 << 30  # maximum size of the cache, in bytes
 

@@ -274,7 +274,7 @@ def describe_unmeasured(what: str) -> str:
 
 
 def draw_unmeasured(axes: Axes, what: str) -> None:
-    """Write, in an otherwise empty picture, that nothing is measured yet."""
+    """Write, in an otherwise empty picture, that nothing has been measured yet."""
     write_instead(axes, describe_unmeasured(what))
 
 

@@ -1,6 +1,6 @@
 """Benchmarks, one per module, and charts of their rows: `python -m weft bench WHAT`.
 
-ops, counted           an op's rungs against PyTorch, NumPy, CUB; bytes over the floor
+ops, counted           an op's rungs against PyTorch, NumPy, CUB; bytes that they move
 matmul/, race/, transpose  the speed that a GPU reaches
 tensor, graphs         errors and limits of tensor cores; the time between kernels
 sectors, streams       effects that sector counts miss; copies on several streams

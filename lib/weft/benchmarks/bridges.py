@@ -3,7 +3,7 @@
 Each bridge leads to the same loops in C, kernels/polynomial/bridges/polynomial.c, and
 connect_NAME() builds it:
 
-    cffi         a call of C, without a gradient
+    cffi         a call to C, without a gradient
     function     the same, inside a torch.autograd.Function
     library      the same, as an op of torch.library with a fake and a gradient
     stable_abi   an op in C++ that includes only PyTorch's stable headers
@@ -11,8 +11,9 @@ connect_NAME() builds it:
     triton       the loops in Triton instead of C, inside a Function; only on a GPU
 
 A row has these keys besides the time of a call: lines (the bridge's code without
-comments), build_s (processor seconds of the compilers), and what works: gradient,
-compile (with fullgraph=True), export, vmap. Values that cannot be measured are null.
+comments), build_s (processor seconds of the compilers), and the features that work:
+gradient, compile (with fullgraph=True), export, vmap. Values that cannot be measured
+are null.
 The row "kernel" contains the time of the C loop alone, in us for `count` elements.
 """
 
@@ -47,8 +48,8 @@ from . import say
 SOURCES = KERNELS / "polynomial" / "bridges"
 CALLED = 16  # elements of the timed calls: the kernel itself takes nanoseconds
 LONG = 2**16  # elements of a call whose time is that of the kernel
-SAMPLES, SECONDS = 100, 1.0  # at most, for each bridge
-CALLS = 50  # per sample: short enough to fit between two other programs
+SAMPLES, SECONDS = 100, 1.0  # maxima for each bridge
+CALLS = 50  # calls per sample: other programs rarely interrupt such a short sample
 WORKS = ("gradient", "compile", "export", "vmap")
 SHOWN = ["rung", "lines", "build_s", "us", "us_low", "us_high", "spread", *WORKS]
 
@@ -116,7 +117,7 @@ def connect_library(pair: Pair) -> Call:
 
 
 def add_python_half(ops: Any) -> Call:
-    """Give the ops of a namespace their fakes and their gradient."""
+    """Register fakes, a gradient and a vmap rule for the ops of a namespace."""
 
     def keep(ctx, inputs, output):
         ctx.save_for_backward(*inputs)
@@ -181,7 +182,7 @@ def connect_triton() -> Pair:
     return forward, backward
 
 
-# For each bridge: the functions and the files whose lines it consists of.
+# For each bridge: the functions and the files that it consists of.
 PARTS: dict[str, tuple[Sequence[Callable], Sequence[str]]] = {
     "cffi": ((connect_cffi,), ()),
     "function": ((connect_cffi, connect_function), ()),
@@ -219,7 +220,7 @@ def _read_seconds() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-# ---- what a bridge costs, and what works ---------------------------------------------
+# ---- the costs of a bridge, and its features -----------------------------------------
 
 
 def count_lines(name: str) -> int:
@@ -253,9 +254,9 @@ def _strip_python(text: str) -> str:
 
 
 def find_support(call: Call, device: str = "cpu") -> dict[str, bool]:
-    """Try what PyTorch can do with a bridge; return which of WORKS gives right results.
+    """Try the features in WORKS with a bridge; return whether each result is right.
 
-    compile requires one graph for the forward pass, and a right gradient.
+    compile requires a single graph for the forward pass, and a right gradient.
     """
     x = torch.linspace(-2, 2, CALLED, device=device)
     trials = {
@@ -274,7 +275,7 @@ def _is_right(trial: Callable[[], torch.Tensor], want: torch.Tensor) -> bool:
         warnings.simplefilter("ignore")
         try:
             return bool(torch.allclose(trial(), want))
-        except Exception:  # PyTorch's errors for what it cannot trace have many types
+        except Exception:  # PyTorch raises many types of errors for untraceable code
             return False
 
 
@@ -284,7 +285,7 @@ def _differentiate(call: Call, x: torch.Tensor) -> torch.Tensor:
 
 
 def _compile(call: Call) -> Call:
-    """Compile a function that uses the bridge, without the compiler's code for CPUs."""
+    """Compile only the graphs of a function that uses the bridge, not its kernels."""
     # Graphs depend on neither the backend nor the compiled kernels.
     return torch.compile(lambda x: call(x * 1.0), fullgraph=True, backend="aot_eager")
 
@@ -307,9 +308,9 @@ def rows_of(args: Any) -> list[Row]:
 def rows(
     names: Sequence[str] = tuple(PARTS), device: str = "cpu", supported: bool = True
 ) -> list[Row]:
-    """Build bridges, try what works, and time their calls in turn.
+    """Build bridges, try their features, and time their calls in turn.
 
-    supported: whether to try what works, which takes seconds. On a CPU, Triton's row
+    supported: whether to try the features, which takes seconds. On a CPU, Triton's row
     has lines, but no times. On a GPU, it is the only bridge. The last rows are
     PyTorch's own x + x * x / 2 and, on a CPU, the C loop alone. Raises ArgumentError
     for an unknown name, and RuntimeError if a bridge computes a wrong result.

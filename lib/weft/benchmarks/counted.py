@@ -43,7 +43,7 @@ def rows(
 
     sizes: one number per problem; () selects the smallest usual one. rungs: names; ()
     selects all that run on the CPU target. Raises ArgumentError for a rung that does
-    not or an op without counts, and Mismatch for a wrong result or a fault.
+    not run there or an op without counts, and Mismatch for a wrong result or a fault.
     """
     if op not in PROBLEMS:
         raise ArgumentError(f"--counted: {op} is not one of {', '.join(PROBLEMS)}")

@@ -185,7 +185,7 @@ def _find_pieces(one: Instruction, pieces: list[CostPlace]) -> list[CostPlace]:
 
 
 def _compute_shares(pieces: Iterable[CostPlace], warps: int) -> list[Share]:
-    """Return two shares per piece: if it runs each time, and if it runs once a warp."""
+    """Return two shares per piece: for running each time, and for once per warp."""
     shares: list[Share] = []
     for p in pieces:
         once = min(1.0, warps / p.requests)

@@ -1,6 +1,6 @@
-"""Call NVIDIA's libraries, check and time them: `python -m weft bench libraries`.
+"""Check and time calls of NVIDIA's libraries: `python -m weft bench libraries`.
 
-The files of kernels/vendor make the calls. WAYS are ways to one product of matrices:
+The files of kernels/vendor make the calls. WAYS lists ways to one matrix product:
 
     sgemm        cuBLAS: cublasSgemm, strict float32
     gemm_ex      cuBLAS: cublasGemmEx, which rounds the factors to TF32
@@ -10,15 +10,15 @@ The files of kernels/vendor make the calls. WAYS are ways to one product of matr
     cutlass      CUTLASS: templates that nvcc compiles
     ours         weft.matmul
 
-The others are random numbers (philox, xorwow), fft, cudnn (a layer of the CNN by the
+The others are random numbers (philox, xorwow), fft, cudnn (a layer of the CNN in the
 graph API), cub (a reduction with an operator of our own) and nccl (a sum over devices).
 Without a GPU, those with a version for the CPU run.
 
 Every result is compared with float64, and its output is NaN before the call. A row has
 the time of the first call (first_us), which creates handles and loads or compiles
 kernels, and of later calls (us). On a GPU, each way runs in its own process, so that
-the first call is a first one, and a crash affects no other way. A way that cannot run
-has the reason as `absent`, and no times.
+the first call is the first one in its process, and a crash affects no other way. The
+row of a way that cannot run contains no times, but the reason as `absent`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ OPERATOR = b"""extern "C" __device__ void combine(void *a, void *b, void *out) {
 
 @dataclass(frozen=True)
 class Way:
-    """A way to a product: a file of kernels/vendor and its function.
+    """A way to compute a product: a file of kernels/vendor and its function.
 
     choices: algorithms to try. biased: whether it adds a bias and applies ReLU.
     on_host: whether the matrices are in host memory. tf32: whether it rounds the
@@ -90,11 +90,11 @@ WAYS = {
 
 
 class Product:
-    """A product by one way: c (m,n) = a (m,k) @ b (k,n), or relu(c + bias).
+    """A product computed in one way: c (m,n) = a (m,k) @ b (k,n), or relu(c + bias).
 
     a, b, bias: contiguous float32 on the target's device, or on the host for a way with
     on_host. Raises BuildError if the library is missing; call() raises KernelError if
-    the library refuses.
+    the library reports an error.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class Product:
         self.library.call(self.way.function, self.plan, self.arguments)
 
     def choose(self, place: Any) -> int:
-        """Time each proposed algorithm, keep the fastest, and return their number."""
+        """Time each proposed algorithm, keep the fastest; return the number timed."""
         fastest, tried = (np.inf, 0), 0
         for choice in range(self.way.choices):
             self.arguments.choice = choice
@@ -149,7 +149,7 @@ def count_lines(key: str) -> int:
     return sum(bool(line.strip()) for line in code.splitlines())
 
 
-# ---- what is measured ----------------------------------------------------------------
+# ---- measurements --------------------------------------------------------------------
 
 
 def _measure_product(name: str, n: int, place: Any) -> Row:
@@ -231,7 +231,7 @@ def _measure_numbers(name: str, place: Any) -> Row:
 def prepare_numbers(
     kind: str, count: int, seed: int, offset: int = 0, device: str = "cpu"
 ) -> tuple[torch.Tensor, Callable[[], None]]:
-    """Return an array (count,) int32, and a function that fills it by cuRAND.
+    """Return an array (count,) int32, and a function that fills it with cuRAND.
 
     kind: a key of GENERATORS. The function's first call writes the bits of the host
     functions' numbers from `offset` on, and each later call the next ones.
@@ -268,7 +268,7 @@ def _measure_fft(name: str, place: Any) -> Row:
     exact = np.fft.fft(x.cpu().numpy().astype(np.complex128))
     off = abs(y.cpu().numpy() - exact)
     # In the norm, the error is at most 6.7 log2(n) 2^-24 of the result (Higham, theorem
-    # 24.2, for correctly rounded roots). A single number may have three times as much.
+    # 24.2, for correctly rounded roots). The check allows each number three times that.
     bound = 20 * np.log2(POINTS) * 2**-24 * np.sqrt((abs(exact) ** 2).mean())
     if not (off <= bound).all():
         raise RuntimeError(f"{name}: the largest error is {off.max():.3g}")
@@ -277,7 +277,7 @@ def _measure_fft(name: str, place: Any) -> Row:
 
 
 def _measure_cudnn(name: str, place: Any) -> Row:
-    """Check and time the second convolution of the CNN, by cuDNN's graph API."""
+    """Check and time the second convolution of the CNN with cuDNN's graph API."""
     library, size = vendor.open_library("dnn_graph", place.type), LAYER
     generator = torch.Generator().manual_seed(0)
     shapes = (
@@ -341,7 +341,7 @@ def _measure_cub(name: str, place: Any) -> Row:
 
 
 def _measure_nccl(name: str, place: Any) -> Row:
-    """Check and time NCCL's sum over the devices, here one."""
+    """Check and time NCCL's sum over the devices; here, there is only one."""
     library = vendor.open_library("nccl", place.type)
     x = torch.randn(SUMMED, device=str(place))
     out, plan = torch.full_like(x, torch.nan), library.ffi.new("void **")
@@ -400,8 +400,8 @@ def rows(
 ) -> list[Row]:
     """Measure the ways, and return a row for each way and size.
 
-    Raises ArgumentError for an unknown name. A library that is missing, refuses or
-    computes a wrong result has a row with the reason.
+    Raises ArgumentError for an unknown name. If a library is missing, reports an
+    error or computes a wrong result, its row contains the reason.
     """
     if unknown := [name for name in names if name not in NAMES]:
         raise ArgumentError(f"no way {unknown[0]!r}; there are {', '.join(NAMES)}")

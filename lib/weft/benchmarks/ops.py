@@ -70,7 +70,7 @@ class SizedProblem:
     the data determine the length of the result; on a GPU, ours() then returns the
     memory of all possible elements. numpy: NumPy's functions by name, which take the
     inputs' arrays. torch_waits: whether PyTorch's host waits for the GPU. cub, triton:
-    CUB's function and that in Triton, without arguments, or None.
+    CUB's function and the one in Triton, without arguments, or None.
     """
 
     sizes: dict[str, int]
@@ -346,9 +346,9 @@ def make_cub_call(
 ) -> Callable[[], torch.Tensor] | None:
     """Return a function that runs CUB's version of `op` on these CUDA tensors.
 
-    The function returns the first output, as long as the input for "compact". All
-    calls share their temporary memory. The result is None if CUB has no such function,
-    or if nvcc is missing. Raises RuntimeError if CUB reports an error.
+    The function returns the first output; for "compact", it has the input's length.
+    All calls share their temporary memory. The result is None if CUB has no such
+    function, or if nvcc is missing. Raises RuntimeError if CUB reports an error.
     """
     if op not in _CUB_OUTPUTS or nvcc() is None:
         return None

@@ -6,7 +6,7 @@ of requests. A row's rung names the order of the sectors:
     in order   every sector, every 2nd or every 4th, ...: one per `stride` bytes
     scattered  runs of `run` bytes of adjacent sectors, spread over a `footprint`
 
-This separates three effects that a count of sectors does not include:
+The rows separate three effects that a count of sectors does not include:
 
     the fetch  if L2 fetches two sectors for a missing one, every 2nd sector in order
                arrives at half the speed of adjacent ones. `fetch` is the context's

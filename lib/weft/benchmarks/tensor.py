@@ -13,7 +13,7 @@ Lesson 08c explains the measurements. The op of a row is one of these:
 
 errors are relative: the root mean square of c's differences, divided by c's own. bias,
 the mean difference divided by c's root mean square, reveals errors of equal sign. On a
-CPU, tensor cores are simulated: they round a sum once, where a GPU's truncate it. heat,
+CPU, tensor cores are simulated: they round a sum once, while a GPU's truncate it. heat,
 clock and ncu require a GPU; a CPU can check the others. The kernel in sums.cu uses
 wmma, which any GPU of compute capability 7.0 or higher can run.
 

@@ -350,7 +350,7 @@ def runs_a_second(rows: list[Row]) -> dict[int, float]:
 
 
 def describe_sectors(rows: list[Row], others: list[ResultFile]) -> list[str]:
-    """Describe the effects and the runs per second, one line for each card."""
+    """List each card's effects, as in measure_effects(), and its runs per second."""
     lines = []
     for card_rows in [rows] * bool(rows) + [results["rows"] for results in others]:
         lines.append(card_rows[0]["device"])

@@ -76,7 +76,7 @@ class Binder:
     def layout_of(self, kind: str) -> StructLayout | None:
         """Return the layout of a struct or an address type; None for other types.
 
-        It is also None after compare() has found a different size for the type.
+        It is also None after check_sizes() has found a different size for the type.
         """
         return None if kind in self._unlike else structs.find_layout(self.source, kind)
 

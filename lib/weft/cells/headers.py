@@ -87,7 +87,7 @@ NAME = "weft_prelude.h"
 # Sources without these names do not need <cuda/atomic> in cooperative_groups.h.
 NEEDS_ATOMIC = r"\b(thread_scope|(reduce_store|reduce_update)_async|\w+_scan_update)\b"
 
-# Headers whose names begin like this define the macros below differently.
+# Headers whose names begin with one of these define the macros below differently.
 REDEFINES = ("cuda/", "cub/", "thrust/", "curand")
 
 _INTEGERS = {

@@ -1,11 +1,11 @@
 """Launches in a separate process, to protect the notebook from damage.
 
 The process starts with the first launch and is reused by later launches. Arrays are
-passed in shared memory, and copied back after a successful launch. A launch that
-exceeds its time limit or is interrupted ends with its process, since nothing else can
-stop a launch on a GPU.
+passed in shared memory, and copied back after a successful launch. If a launch exceeds
+its time limit or is interrupted, its process is killed, since nothing else can stop a
+launch on a GPU.
 
-Process starts another Python, for work that may ruin or block its process.
+Process starts another Python, for work that may damage or block its own process.
 """
 
 from __future__ import annotations
@@ -344,7 +344,7 @@ def _perform_job(job: Job, launchers: dict[Any, Any], pipe: Any) -> dict[str, by
     memory = shared_memory.SharedMemory(job.memory)
     _forget_memory(memory)
     args = [_open_array(arg, memory, job.target) for arg in job.args]
-    # The cell is compiled and its arrays are in place, so the time limit begins.
+    # The cell is compiled and its arrays are in place, so the time starts.
     pipe.send(LAUNCHED)
     try:
         launch(*job.shape, None, args)

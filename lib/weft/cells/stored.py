@@ -77,7 +77,7 @@ def for_cpu(flags: Sequence[str]) -> list[str]:
 
 
 def split_defines(flags: Sequence[str]) -> tuple[list[str], str]:
-    """Return the flags of for_cpu() without -D and -U, and these macros as lines of C.
+    """Return the flags of for_cpu() without -D and -U, and their macros as lines of C.
 
     The lines are placed after Weft's own headers, so they do not affect the headers.
     """

@@ -29,8 +29,8 @@ ORDERS = {"forward": 0, "in reverse": 1, "in a random order": 2}
 # The largest difference that another order of float atomics may cause. Sums of
 # thousands of terms then differ in the last bits of the largest partial sum.
 ATOMIC_ROUNDING = 1e-5
-# The largest difference between results of GPU and CPU. Their last bits differ, since
-# the GPU fuses multiply-adds and has other versions of functions such as sin().
+# The largest allowed difference between results of GPU and CPU. The last bits differ,
+# since the GPU fuses multiply-adds and has other versions of functions such as sin().
 TARGET_ROUNDING = 1e-4
 BUDGET = 0.3  # seconds for timing one launch
 
@@ -93,7 +93,7 @@ def check(kernel: Kernel, launch: Launch, args: Sequence[Any]) -> list[Any]:
     ]
 
 
-REHEARSED = 1 << 18  # maximum number of threads; more would take seconds
+REHEARSED = 1 << 18  # maximum number of threads in a rehearsal; more would take seconds
 
 
 def rehearse(launch: Launch, args: Sequence[Any], shown: bool = False) -> None:

@@ -351,6 +351,6 @@ def _make_scene(problem: Problem, attempt: Attempt) -> mistakes.WrongOutput:
 
 
 def _list_unnamed(trial: Trial, want: np.ndarray) -> tuple[str, ...]:
-    """Return the sizes in a returned array's shape, if they are unambiguous."""
+    """Name the size that equals each side of a returned array; "" if none does."""
     names = {v: n for n, v in trial.sizes.items()}
     return tuple(names.get(length, "") for length in want.shape)

@@ -129,7 +129,7 @@ class PythonRunner(Runner):
 
 
 class SimulatedRunner(PythonRunner):
-    """A Python kernel on the simulator, whose report may have findings."""
+    """A Python kernel on the simulator; its report may have findings."""
 
     orders = ORDERS
     most = SLOW

@@ -132,7 +132,7 @@ KEEP = (
 def prepare_notebook() -> None:
     """Prepare a hosted notebook's Python for the lab, and describe its GPU, if any.
 
-    The notebook's first cell calls this function. It changes to the folder of the
+    The notebook's first cell calls this function, which changes to the folder of the
     notebooks. Raises IPython's UsageError if packages cannot be installed.
     """
     _install_in_notebook()

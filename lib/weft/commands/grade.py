@@ -249,7 +249,7 @@ def _describe(error: BaseException) -> str:
 
 
 def _describe_counts(solved: Any) -> str:
-    """Describe the number of a puzzle's counts that exceed the best known answer."""
+    """Describe how many of a puzzle's counts exceed those of the best known answer."""
     rows = getattr(getattr(solved, "score", None), "rows", ())
     worse = [row for row in rows if row.worse]
     return f"{count_things(len(worse), 'count')} above the best known" if worse else ""

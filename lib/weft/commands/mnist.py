@@ -168,7 +168,7 @@ def summarize_rows(result: Result) -> str:
 
 
 def describe_workers(rows: list[dict[str, Any]]) -> list[str]:
-    """Return sentences about the workers' speed and their sums."""
+    """Return sentences about the workers' speed, and the time of their sums."""
     first, notes = rows[0], []
     for row in rows:
         who = "PyTorch " * (row["impl"] == "torch") + label_row(row)

@@ -111,7 +111,7 @@ def write_package(
 
 
 def _compare_shapes(contents: Contents) -> None:
-    """Let the caller pass the outputs of an op if they lack their input's shape.
+    """Require outputs from the caller if they differ from their input in shape.
 
     An output has the shape of the first input; a gradient dx that of x, if it is given.
     """

@@ -368,7 +368,7 @@ def in_source(
             one = replace(one, file="", column=column)
         elif one.file == CELL or _is_foreign(one.file):
             if one.severity != "error" or has_own:
-                continue  # about other code, or a consequence of an error
+                continue  # the message is about other code, or follows from an error
             text = f"{one.message} (in the code that calls the kernels)"
             one = replace(one, file="", line=last, column=0, message=text)
         if one not in converted:

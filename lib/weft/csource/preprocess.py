@@ -117,7 +117,7 @@ def merge(
     """Merge the texts of nvcc's two passes into one.
 
     host, device: the texts without and with __CUDA_ARCH__. Where they differ, the place
-        decides. In device code, the device's lines are used; in other functions, the
+        matters. In device code, the device's lines are used; in other functions, the
         host's. Between functions, the device's lines are used; if it has none there,
         the host's are kept unless they contain __device__. (Device code that appears
         only without __CUDA_ARCH__ is a substitute for GPUs that lack a feature.)

@@ -190,7 +190,7 @@ def _find_callee(text: ScannedText, end: int) -> int:
 def _end_of_config(text: ScannedText, opening: re.Match[str]) -> tuple[int, int]:
     """Return the start and end of the >>> that closes this <<< before a (."""
     depth, start = 0, opening.start()
-    # Editors that do not support CUDA split these into << < and >> >.
+    # Editors that do not support CUDA split <<< and >>> into << < and >> >.
     closing = re.compile(">>>" if opening.group() == "<<<" else r">>\s*>")
     for i in range(opening.end(), len(text.code)):
         c = text.code[i]

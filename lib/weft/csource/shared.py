@@ -57,7 +57,7 @@ def rewrite_lockstep(text: ScannedText) -> str:
     for match in re.finditer(_ASSIGNED.format(names=names), text.code):
         end = text.code.find(";", match.end())
         value = text.code[match.end() : end]
-        # Rewrite only single statements that read elements that other lanes write.
+        # Rewrite only single statements that read elements written by other lanes.
         is_balanced = value.count("(") == value.count(")")
         is_plain = is_balanced and not re.search(r"[{}#]", value)
         if not (end > 0 and is_plain and is_volatile(match)):

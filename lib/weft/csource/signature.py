@@ -112,7 +112,7 @@ _FUNCTION = re.compile(r"(?P<name>\w+)\s*\((?P<params>[^;{}]*)\)[^()]*$")
 
 @dataclass(frozen=True)
 class Launcher:
-    """A function of the host that starts kernels, possibly through other functions.
+    """A host function that starts kernels, possibly through other functions.
 
     body: the code between its braces, without comments
     is_callable: whether other files can call it: it is neither static nor main()
@@ -124,7 +124,7 @@ class Launcher:
 
 
 def list_launchers(source: str) -> list[Launcher]:
-    """Return the functions of the host in `source` that start kernels."""
+    """Return the host functions in `source` that start kernels."""
     code = scanner.blank_comments(source)
     aliases = read_aliases(code)
     code = scanner.blank_directives(code)

@@ -80,7 +80,7 @@ _DRIVER = re.compile(
 
 
 def refuse_driver_api(printed: str, simt: str) -> None:
-    """Raise RewriteError for the first call of the driver API in `printed`.
+    """Raise RewriteError for the first call to the driver API in `printed`.
 
     printed: a preprocessed source with its line markers
     simt: the folder of kernels/simt, whose cuda.h declares only types
@@ -102,7 +102,7 @@ def refuse_driver_api(printed: str, simt: str) -> None:
         number += 1
 
 
-# Libraries of which a part runs on the CPU, by the beginning of their functions' names.
+# Libraries that run partly on the CPU, by the prefix of their functions' names.
 _PARTS = {
     "cublasXt": "cuBLASXt",
     "cublasLt": "cuBLASLt",

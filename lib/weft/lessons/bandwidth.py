@@ -1,7 +1,7 @@
 """Count and time rungs relative to their floor, for lessons 09a to 09d.
 
     rows = count_rungs("transpose", ["naive", "tiled"], 256)
-    draw_ruler(rows)                                    a bar over the floor per rung
+    draw_ruler(rows)                                    a bar per rung; the floor is 1
     mine = copy_rung("transpose", "padded", "mine.cu")  a copy for the reader to edit
     mine.check(); rows.append(mine.count(256))
     draw_ruler(time_ops(4096))                          the ops on this processor
@@ -218,7 +218,7 @@ def _time_op(op: str, impl: str, call: Callable[[], object], nbytes: int) -> Row
 
 
 def draw_ruler(rows: Sequence[Row]) -> None:
-    """Draw a bar over the floor for each row, counted or timed; the floor is a line.
+    """Draw a bar for each row, counted or timed, on an axis on which the floor is 1.
 
     rows: counted (count_rungs(), OwnRung.count()) or timed (time_ops(),
     list_gpu_rungs()), and drawn in this order. Raises ArgumentError if there are none.

@@ -1,8 +1,8 @@
 """Bridges from PyTorch to a kernel, and a small network, for lessons 13a and 13b.
 
-train_digits(activation)          a small network learns MNIST: its accuracy
+train_digits(activation)          the accuracy of a small network on MNIST
 draw_graphs(function, x)          the graphs of torch.compile, and their breaks
-draw_table(list_bridges())        what each bridge costs, and what works with it
+draw_table(list_bridges())        the costs of each bridge, and its features
 play_sizes(list_bridges())        a slider for the size: call and kernel
 list_triton_times()               our kernels and those in Triton, on a GPU
 """
@@ -44,8 +44,8 @@ Call = Callable[[torch.Tensor], torch.Tensor]
 def train_digits(activation: Call, seed: int = 0, count: int = 60_000) -> float:
     """Train a network for an epoch of MNIST; return its accuracy on the test set in %.
 
-    activation: follows both hidden layers of 32 units. seed: determines the initial
-    weights and the order. count: the first images of the training set that are used.
+    activation: the function after both hidden layers of 32 units. seed: determines the
+    initial weights and the order. count: how many training images are used.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -121,7 +121,7 @@ def _list_calls(graph: torch.fx.GraphModule) -> list[str]:
 
 
 def _describe_break(reason: Any) -> str:
-    """Return the reason of a break in one line, with the line of the source."""
+    """Return the reason for a break in one line, with the line of the source."""
     text = " ".join(str(reason.reason).split())
     inner = re.search(r"how to trace the builtin `([\w.]+?)\.?`", text)
     what = f"{inner[1]}() is not Python" if inner else text.partition(" Explanation")[0]
@@ -148,7 +148,7 @@ def _draw_link(x: float, y: float) -> str:
     )
 
 
-# ---- what a bridge costs -------------------------------------------------------------
+# ---- the costs of a bridge -----------------------------------------------------------
 
 QUICK = ("cffi", "function", "library")  # bridges that gcc builds in a blink
 NAMES = {
@@ -164,7 +164,7 @@ NAMES = {
 
 
 def list_bridges() -> list[Row]:
-    """Return the rows of `python -m weft bench bridges`, the quick ones from here.
+    """Return the rows of `python -m weft bench bridges`; time the quick bridges here.
 
     Rows with the key "elsewhere" are committed results, with the machine and the date.
     Under WEFT_SITE=1, all times are committed, so that every machine builds the same
@@ -190,7 +190,7 @@ def list_bridges() -> list[Row]:
 
 
 def draw_table(rows: Sequence[Row]) -> Table:
-    """Return the bridges as a table: costs, and what works."""
+    """Return the bridges as a table of their costs and features."""
     lines = []
     for row in rows:
         if row["rung"] == "kernel":
@@ -213,11 +213,11 @@ def _write(number: float | None) -> str:
 
 
 SIZES = [2**power for power in range(4, 25, 2)]
-BAR, FIRST, LEFT = 34.0, 92.0, 170.0  # pixels: a bar's row, the first row, the bars
+BAR, FIRST, LEFT = 34.0, 92.0, 170.0  # pixels: row height, first row's y, bars' x
 
 
 def play_sizes(rows: Sequence[Row]) -> Drawing:
-    """Return bars of call and kernel, as shares of a bridge's time, for each size.
+    """Draw the shares of call and kernel in each bridge's time, with a size slider.
 
     rows: those of list_bridges(). The kernel's time is that of the C loop, scaled. The
     slider selects the size. Raises ArgumentError if the row "kernel" is missing.

@@ -2,10 +2,10 @@
 
 Blas(device)                      cuBLAS, called with the parameters of its C function
 play_layout(), play_operands()    one buffer, read by rows and by columns
-play_leading()                    which cells a leading dimension reaches
-check_product()                   checks a reader's call of cublasSgemm()
+play_leading()                    the cells that a leading dimension reaches
+check_product()                   checks a reader's call to cublasSgemm()
 philox(), draw_numbers()          random numbers, from a counter and from cuRAND
-play_draws()                      which thread drew which random number
+play_draws()                      the thread that drew each random number
 draw_decision()                   a library, a compiler, or a kernel of your own?
 list_rows(), draw_products()      first and later calls of each way, here and elsewhere
 list_rivals()                     Weft's fastest rung and CUB, for several ops
@@ -59,7 +59,7 @@ class Blas:
 
         turns: "N" or "T" for each factor, such as "NT". a, b, c: float32 tensors, whose
         addresses are passed. Raises ArgumentError for anything else, or if the call
-        would leave a tensor's memory.
+        would access memory outside a tensor.
         """
         if sorted({*turns} | {"N", "T"}) != ["N", "T"] or len(turns) != 2:
             raise ArgumentError(f"sgemm: {turns!r}, expected NN, NT, TN or TT")
@@ -109,7 +109,7 @@ def check_product(
 
 
 def _recognise(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> str:
-    """Return which other product a wrong c is, if it is known."""
+    """Describe the content of a wrong c, such as another product; "" if unknown."""
     known = {"a @ b, stored by columns": (a @ b).T.reshape(c.shape)}
     if a.shape == b.shape:
         known["b @ a"] = b @ a
@@ -120,7 +120,7 @@ def _recognise(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> str:
 
 
 def _show_wrong(right: np.ndarray) -> None:
-    """Draw which numbers of c are right."""
+    """Draw c as a grid in which wrong numbers are marked."""
     rows, cols = right.shape
     title = f"{int(right.sum())} of {right.size} numbers of c are right"
     out = [label(EDGE, 24, title, 14)]
@@ -134,11 +134,11 @@ def _show_wrong(right: np.ndarray) -> None:
 
 
 def _check_reach(name: str, x: torch.Tensor, ld: int, rows: int, cols: int) -> None:
-    """Raise ArgumentError if a matrix by columns leaves the memory of its tensor."""
+    """Raise ArgumentError if a matrix by columns extends beyond its tensor's memory."""
     if x.dtype != torch.float32:
         raise ArgumentError(f"sgemm: {name} is {x.dtype}, expected torch.float32")
     if min(rows, cols) < 1 or ld < rows:
-        return  # cuBLAS does nothing, or returns a status
+        return  # cuBLAS does nothing, or returns an error
     room = x.untyped_storage().nbytes() // 4 - x.storage_offset()
     needed = (cols - 1) * ld + rows
     if needed > room:
@@ -164,7 +164,7 @@ def _draw_matrix(
 
 
 def play_layout() -> Drawing:
-    """Return a buffer of six numbers, and the two matrices that it may mean."""
+    """Draw a buffer of six numbers, and the two matrices that it may represent."""
     buffer, title = np.arange(1, 7), "One buffer, two matrices"
     base = label(EDGE, 24, title, 16, bold=True)
     base += _draw_matrix(EDGE, 76, [buffer], "the buffer, as it is in memory")
@@ -191,7 +191,7 @@ def play_layout() -> Drawing:
 def play_operands(
     a: Matrix = ((1, 2), (3, 4)), b: Matrix = ((0, 1), (2, 5))
 ) -> Drawing:
-    """Draw the product of both orders of the operands, as cuBLAS and as you read it."""
+    """Draw the product for both orders of operands, as cuBLAS and as you read it."""
     a, b = np.asarray(a), np.asarray(b)
     title = "Which product do you read?"
     base = label(EDGE, 24, title, 16, bold=True)
@@ -230,7 +230,7 @@ def play_leading(
     n: int = 4,
     first: tuple[int, int] = (1, 2),
 ) -> Drawing:
-    """Return the cells that a library reads of a block, for each leading dimension.
+    """Draw the cells that a library reads for a block, for each leading dimension.
 
     The block (m,n) begins at `first` in a matrix (rows,cols) by rows. The slider
     selects the leading dimension: the distance between two rows.
@@ -282,7 +282,7 @@ ORDERS: dict[str, Callable[[int], tuple[int, int]]] = {
 
 
 def play_draws(count: int = 16) -> Drawing:
-    """Return which thread drew which of the first numbers in memory.
+    """Draw the first numbers in memory, and the thread that drew each of them.
 
     An array is filled by cuRAND's host functions, whose threads take turns, or by a
     kernel in which thread i draws numbers of subsequence i. Source: cuRAND's guide,
@@ -318,7 +318,7 @@ def play_draws(count: int = 16) -> Drawing:
     )
 
 
-TURN = 4 * 65536  # numbers that Philox's threads of the host functions draw in a turn
+TURN = 4 * 65536  # numbers that the host functions' Philox threads draw in a turn
 
 
 def philox(seed: int, turn: int, thread: int) -> list[int]:
@@ -370,7 +370,7 @@ QUESTIONS = (
 
 
 def draw_decision() -> Drawing:
-    """Return the questions that lead from an operation to a tool."""
+    """Draw the questions that lead from an operation to a tool."""
     title = "Who should write this kernel?"
     out, high = [label(EDGE, 24, title, 16, bold=True)], 62.0
     for place, (question, example, tool) in enumerate(QUESTIONS):
@@ -394,7 +394,7 @@ def draw_decision() -> Drawing:
     return Drawing(title, *size, "".join(out), [], {(): []}, (), account)
 
 
-# ---- what was measured ---------------------------------------------------------------
+# ---- measurements --------------------------------------------------------------------
 
 NAMES = {
     "sgemm": "Sgemm",
@@ -409,7 +409,7 @@ HERE = ("sgemm", "gemm_ex", "lt", "lt_epilogue", "xt", "ours")  # also on a CPU
 
 
 def list_rows(sizes: Sequence[int] = (256,)) -> list[Row]:
-    """Return the rows of `python -m weft bench libraries`: from here, then elsewhere.
+    """Return the rows of `python -m weft bench libraries`: this machine's come first.
 
     Without a GPU, this machine measures Weft's versions of the libraries. Rows with the
     key "elsewhere" are committed results, with the machine and the date. Under
@@ -423,7 +423,7 @@ def list_rows(sizes: Sequence[int] = (256,)) -> list[Row]:
 
 
 def list_elsewhere() -> list[Row]:
-    """Return the committed rows that have times; `elsewhere` is machine and date."""
+    """Return the committed rows that have times; `elsewhere`: machine and date."""
     rows = []
     for result in load_elsewhere("libraries"):
         where = kit.list_machines([result])

@@ -1,7 +1,7 @@
 """Pictures and checks of the engines of lesson 10b.
 
-play_graph(y)           a graph of scalars, whose gradients flow under a slider
-play_tape(tape)         the entries of a weft.Tape, beside their graph
+play_graph(y)           a graph of scalars, with a slider for its backward pass
+play_tape(tape)         the entries of a weft.Tape, below their graph
 compare_gradients()     each operation of the tape against finite differences
 """
 
@@ -23,9 +23,9 @@ from ..see.pictures import svg
 from ..see.pictures.panels import EDGE
 from ..see.pictures.svg import Drawing, Slider, box, label, num, remark
 
-TOP, HIGH, APART = 80.0, 40.0, 16.0  # pixels: the first row, a node, a gap
-LANE = TOP - 14  # the height of edges that skip columns
-GAP = 12.0  # pixels between two columns, at least
+TOP, HIGH, APART = 80.0, 40.0, 16.0  # pixels: first row's y, heights of node and gap
+LANE = TOP - 14  # y of the edges that skip columns
+GAP = 12.0  # minimum distance between two columns in pixels
 
 
 @dataclass(frozen=True)
@@ -99,9 +99,9 @@ def _sort_values(last: Any) -> list[Any]:
 def play_tape(tape: Tape, names: Sequence[str] = ()) -> Drawing:
     """Return the entries of a tape as a strip below their graph.
 
-    The slider moves backwards along the strip, as weft_tape_backward() does. names: of
-    the first entries, in place of "tensor". Raises ArgumentError if there are no
-    operations, or if the graph is too wide.
+    The slider moves backwards along the strip, as weft_tape_backward() does. names:
+    names for the first entries, which replace "tensor". Raises ArgumentError if there
+    are no operations, or if the graph is too wide.
     """
     entries = tape.entries
     index = {entry.id: at for at, entry in enumerate(entries)}
@@ -295,15 +295,15 @@ OPERATIONS: dict[str, tuple[list[tuple[int, int]], Callable, Callable]] = {
         lambda a: -a[range(4), PICKED].mean(),
     ),
 }
-LARGEST = 64 * 2.0**-24  # a gradient's error, relative to its largest element
+LARGEST = 64 * 2.0**-24  # largest error of a gradient, relative to its largest element
 
 
 def compare_gradients(device: str = "cpu", rung: str | None = None) -> Table:
     """Compare each operation's gradients with differences in float64; return a table.
 
     The loss is sum(y * dy) with a random dy. Gradients here are sums of at most 5
-    products of numbers of order 1, or softmaxes of 5 of them, and cost at most 64
-    roundings of 2^-24. Raises AssertionError for a larger error, or for a NaN.
+    products of numbers of order 1, or softmaxes of 5 of them. Their errors are at most
+    64 roundings of 2^-24. Raises AssertionError for a larger error, or for a NaN.
     """
     rows = []
     for name, (shapes, *functions) in OPERATIONS.items():
@@ -321,7 +321,7 @@ def _measure_error(
     record: Callable,
     in_numpy: Callable,
 ) -> float:
-    """Return the largest error of an operation's gradients, relative to the largest."""
+    """Return the largest error of an operation's gradients, over the largest one."""
     rng = np.random.default_rng(0)
     hosts = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
     exact = [host.astype(np.float64) for host in hosts]

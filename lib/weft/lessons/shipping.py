@@ -1,11 +1,11 @@
-"""Pictures, commands and checks of lesson 13b: a kernel's way to somebody else.
+"""Pictures, commands and checks of lesson 13b: how a kernel reaches other people.
 
 wheel = pack("curve.cu")            `python -m weft package`
 room = Room(); room.install(wheel); room.run("python -m curve.test")
 draw_wheel(wheel); show_needs(wheel); show_file(wheel, ".pyi")
-play_cards(["75", "90a"])           which card takes which cubin
+play_cards(["75", "90a"])           the cubins that each card runs
 play_counts()                       wheels to build, for each kind of library
-show_lanes()                        draws the lanes of an OutOfArray in its block
+show_lanes()                        draws the lanes of an OutOfArray raised in its block
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _folders: list[tempfile.TemporaryDirectory[str]] = []  # deleted at the end
 
 
 def make_folder() -> str:
-    """Return a new empty folder, which is deleted when Python ends."""
+    """Return a new empty folder, which is deleted when Python exits."""
     _folders.append(tempfile.TemporaryDirectory(prefix="weft_"))
     return _folders[-1].name
 
@@ -85,7 +85,7 @@ def _run(words: Sequence[str], fails: str = "", **options: Any) -> str:
 
 
 class Room:
-    """A Python environment with NumPy and PyTorch, in which Weft does not exist."""
+    """A Python environment with NumPy and PyTorch, in which Weft is not installed."""
 
     def __init__(self) -> None:
         self.folder = Path(make_folder())
@@ -96,7 +96,7 @@ class Room:
         (site / "packages.pth").write_text("\n".join(map(str, places)))
 
     def install(self, wheel: Path) -> None:
-        """Install a wheel with pip, without its requirements, which are there."""
+        """Install a wheel with pip, without its requirements, which already exist."""
         print(f"$ pip install {wheel.name}")
         pip = [sys.executable, "-m", "pip", "--python", str(self.python), "install"]
         quiet = "--quiet --no-deps --no-index --disable-pip-version-check"
@@ -109,16 +109,16 @@ class Room:
         KernelError otherwise.
         """
         words = shlex.split(command)
-        # -I: neither this folder nor PYTHONPATH leads to other modules.
+        # With -I, Python searches neither this folder nor PYTHONPATH for modules.
         words = [str(self.python), "-I", *words[1:]]
         text = _run(words, fails, cwd=self.folder)
         print(f"$ {command}\n{text.splitlines()[-1] if fails else text}")
 
 
-# ---- what is in a wheel --------------------------------------------------------------
+# ---- the contents of a wheel ---------------------------------------------------------
 
-# `weft package curve.cu` with nvcc 13.0.88 on 2026-11-30: bytes of cuda.so, in the
-# wheel and unpacked, and of each cubin.
+# From `weft package curve.cu` with nvcc 13.0.88 on 2026-11-30: the bytes of cuda.so (in
+# the wheel, then unpacked), and those of each cubin.
 ELSEWHERE = (228_222, 778_288, {"75": 4968, "80": 5224, "90a": 5992, "100": 8840})
 HIGH, TOP = 200.0, 96.0  # pixels: the areas' height, and their upper edge
 
@@ -136,7 +136,7 @@ class Part:
 def list_parts(wheel: Path) -> tuple[list[Part], dict[str, int]]:
     """Return the parts of a wheel of `weft package`, and the bytes of each cubin.
 
-    A wheel without machine code for GPUs gets that of ELSEWHERE, marked as not here.
+    If a wheel lacks machine code for GPUs, ELSEWHERE supplies those parts (here=False).
     """
     with zipfile.ZipFile(wheel) as archive:
         files = {Path(one.filename).name: one for one in archive.infolist()}
@@ -240,13 +240,13 @@ def _describe_needs(words: Sequence[str]) -> str:
 
 
 def show_file(wheel: Path, end: str) -> None:
-    """Print the first file of a wheel whose name has this end."""
+    """Print the first file of a wheel whose name ends in `end`."""
     with zipfile.ZipFile(wheel) as archive:
         name = next(name for name in archive.namelist() if name.endswith(end))
         print(archive.read(name).decode().rstrip())
 
 
-# ---- which card takes which cubin ----------------------------------------------------
+# ---- cards and their cubins ----------------------------------------------------------
 
 # NVIDIA's list of compute capabilities: https://developer.nvidia.com/cuda/gpus
 CARDS = {
@@ -297,7 +297,7 @@ def play_cards(
 def draw_choice(
     card: tuple[int, int], cubins: Sequence[str], chosen: str | None
 ) -> Drawing:
-    """Draw a choice for one card, which may be wrong."""
+    """Draw a cubin chosen for a card; the choice may be wrong."""
     title = f"A card of {card[0]}.{card[1]}, and the chosen cubin: {chosen}"
     base = label(EDGE, 24, title, 16, bold=True)
     frame = _draw_choice("the card", card, cubins, chosen)
@@ -305,7 +305,7 @@ def draw_choice(
 
 
 def check_choice(card: tuple[int, int], cubins: Sequence[str], chosen: Any) -> None:
-    """Check the reader's choice; draw a wrong one, and raise AssertionError."""
+    """Check the reader's choice; if it is wrong, draw it and raise AssertionError."""
     fitting = [name for name in cubins if explain_cubin(card, name)[0]]
     best = max((int(name.rstrip("a")) for name in fitting), default=None)
     right = [name for name in fitting if int(name.rstrip("a")) == best] or [None]
@@ -321,7 +321,7 @@ def check_choice(card: tuple[int, int], cubins: Sequence[str], chosen: Any) -> N
 def _draw_choice(
     name: str, card: tuple[int, int], cubins: Sequence[str], chosen: str | None = ""
 ) -> list[str]:
-    """Draw a card and the cubins; chosen: one to mark, None for none, "" unknown."""
+    """Draw a card and the cubins; chosen: the cubin to mark, None or "" for none."""
     head = f"{name}: compute capability {card[0]}.{card[1]}"
     out = [label(EDGE, 54, head, 14)]
     room = min(150.0, (WIDTH - 2 * EDGE) / max(1, len(cubins)))
@@ -351,16 +351,16 @@ def _draw_choice(
 
 # ---- how many wheels -----------------------------------------------------------------
 
-PYTHONS, TOOLKITS = 4, 2  # versions that a project supports at a time: an assumption
-RELEASES = 10  # the slider's largest number of versions of PyTorch
+PYTHONS, TOOLKITS = 4, 2  # versions that a project is assumed to support at a time
+RELEASES = 10  # largest number of PyTorch versions on the slider
 
 
 def play_counts() -> Drawing:
     """Draw how many wheels each kind of library needs; a slider sets the versions.
 
     A library in C++ that includes all of PyTorch is built for each version of PyTorch,
-    of Python and of CUDA. With the stable ABI, one per CUDA serves, and a library in C
-    without PyTorch's symbols needs one.
+    of Python and of CUDA. With the stable ABI, one wheel for each version of
+    CUDA is enough. A library in C without PyTorch's symbols needs a single wheel.
     """
     title = "How many wheels?"
     base = label(EDGE, 24, title, 16, bold=True)
@@ -403,8 +403,8 @@ def _draw_count(turn: int, name: str, count: int, most: int, own: bool) -> str:
 def show_lanes(again: bool = False) -> Iterator[None]:
     """Draw the lanes of an OutOfArray that the block raises, and print its message.
 
-    again: whether to raise it again. Raises AssertionError if the block raises none,
-    unless `again`.
+    again: whether to raise the error again. If it is false, a block that raises no
+    OutOfArray causes an AssertionError.
     """
     try:
         yield
@@ -418,7 +418,7 @@ def show_lanes(again: bool = False) -> Iterator[None]:
 
 
 def double_one(way: str) -> float:
-    """Return what double.py, in this folder, computes for 1 in bfloat16."""
+    """Return the result of double.py, in the current folder, for 1 in bfloat16."""
     device = "cuda" if way == "gpu" else "cpu"
     x = torch.ones(1, dtype=torch.bfloat16, device=device)
     y = torch.full_like(x, torch.nan)
@@ -427,13 +427,13 @@ def double_one(way: str) -> float:
 
 
 def count_lines(*names: str) -> list[tuple[str, int]]:
-    """Return each name of a softmax's file, with its lines of code."""
+    """Return the name of each file of softmax, with its number of lines of code."""
     folder = KERNELS / "softmax"
     return [(name, bridges.count_code(folder / name)) for name in names]
 
 
 def check_stub(schema: str, text: str) -> None:
-    """Check that a stub declares what a schema of PyTorch does; raise AssertionError.
+    """Raise AssertionError unless a stub declares the same as a schema of PyTorch.
 
     The stub may have any layout that Python's parser accepts.
     """

@@ -1,12 +1,12 @@
 """Runs, pictures and checks of lesson 16a: several workers train one model.
 
-rows = measure(config)              two workers, timed; whether the machine is shared
-play_owners()                       which worker owns which image of a batch
+rows = measure(config)              two workers, timed, and their waits for a core
+play_owners()                       the worker that owns each image of a batch
 check_owners(images, batch, parts)  draws a wrong answer
 draw_parts(model)                   the bytes of each layer, in the order of sending
 play_timeline([rows])               a step of both workers, with and without overlap
 explain_step(rows)                  where a step's time goes
-compare(rows)                       our workers beside PyTorch's DDP
+compare(rows)                       our workers next to PyTorch's DDP
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .widgets.predict import Guess
 
 # ---- runs ----------------------------------------------------------------------------
 
-TIMED = ("timing steps", "epoch 1/")  # in the lines that begin and end the timing
+TIMED = ("timing steps", "epoch 1/")  # texts in the lines that begin and end the timing
 
 
 def watch(job: Job) -> Iterator[str]:
@@ -79,7 +79,7 @@ def _read_clocks(job: Job) -> dict[int, tuple[float, float, float]]:
 def _find_wait(
     before: Mapping[int, tuple[float, ...]], after: Mapping[int, tuple[float, ...]]
 ) -> float:
-    """Return the share of the main threads' time in which others had their core.
+    """Return the main threads' share of time in which other programs had their core.
 
     The workers' own threads, such as gloo's, also take cores, so their time is no wait.
     """
@@ -89,9 +89,9 @@ def _find_wait(
 
 
 def train_here(config: Config, workers: int = 2) -> list[dict[str, np.ndarray]]:
-    """Train as several workers do, with a model for each in this process.
+    """Train as several workers do, with one model per worker in this process.
 
-    Return the weights of each. With two workers, the bits are those of two processes,
+    Returns the weights of each. With two workers, the bits are those of two processes,
     since a sum of two numbers does not depend on their order.
     """
     train, batch = mnist.load("train").first(config.limit), config.batch
@@ -139,7 +139,7 @@ def reveal(guess: Guess, rows: Sequence[Row], value: float) -> Any:
 
 # ---- who owns which image ------------------------------------------------------------
 
-CELL, TALL = 28.0, 26.0  # pixels of a cell, at most; of a worker's row
+CELL, TALL = 28.0, 26.0  # pixels: a cell's largest width; a worker row's height
 
 
 def share_batches(images: int, batch: int, size: int) -> list[list[list[int]]]:
@@ -172,7 +172,7 @@ def play_owners(images: int = 23, batch: int = 10, most: int = 4) -> Drawing:
 
 
 def check_owners(images: Sequence[int], batch: int, parts: Sequence[Any]) -> None:
-    """Check which images each worker owns; draw a wrong answer, raise AssertionError.
+    """Check which images each worker owns; draw a wrong one and raise AssertionError.
 
     parts: for each worker, its images of each batch. In each batch, each image must
     belong to one worker, and the numbers of images must differ by at most one.
@@ -249,7 +249,7 @@ def _draw_owners(
     return out
 
 
-# ---- what is sent --------------------------------------------------------------------
+# ---- the data that are sent ----------------------------------------------------------
 
 GROUPS = {  # the layers whose gradients are ready together, in backward order
     "linear layers": ("fc2", "fc1"),
@@ -297,7 +297,7 @@ def draw_parts(model: Any) -> Drawing:
     return Drawing(title, WIDTH, y + 30, base + out, [], {(): []}, (), account)
 
 
-# ---- when it is sent -----------------------------------------------------------------
+# ---- the times of sending ------------------------------------------------------------
 
 LANE = 30.0  # pixels of a lane's height
 Event = tuple[int, str, float, float]  # the rank, the name, its start and end in ms
@@ -314,7 +314,7 @@ def read_events(row: Row) -> list[Event]:
 
 
 def part_overlap(row: Row) -> list[Event]:
-    """Return the same step if all sums began after the computation: a model.
+    """Model the same step with sums that begin only after the computation.
 
     The parts of the computation have their measured lengths. The sums have those that
     were measured without computation, in proportion to their bytes.
@@ -393,7 +393,7 @@ def _mark_wait(x: float, y: float) -> str:
 def _draw_events(
     events: Sequence[Event], ranks: Sequence[int], last: float, dashed: bool
 ) -> list[str]:
-    """Draw two lanes for each worker: what it does, and what is on its way."""
+    """Draw two lanes for each worker: its computation and waits, and its sums."""
     left, top = 150.0, 72.0
     room = WIDTH - left - EDGE
     out = []
@@ -429,7 +429,7 @@ def _draw_events(
     return out
 
 
-# ---- where the time goes -------------------------------------------------------------
+# ---- the parts of a step's time ------------------------------------------------------
 
 
 def split_step(row: Row) -> dict[str, float]:

@@ -4,7 +4,7 @@ Every function takes torch tensors (CPU or CUDA; gradients flow), NumPy arrays, 
 anything with __cuda_array_interface__ or DLPack (forward only). Arrays are contiguous
 float32 on one device, which determines the target; torch's current stream is used.
 histogram takes uint8, bincount int32, and sort and argsort int32, uint32 and float32.
-For an empty array, they return PyTorch's result without a launch. NumPy arrays give a
+For an empty array, an op returns PyTorch's result without a launch. NumPy arrays give a
 NumPy array. All others give a torch tensor. `rung` names the implementation, such as
 "naive"; weft.rungs(op) lists them. By default it is the fastest fp32 rung for the
 target. matmul (products.py) also takes 16-bit floats, transposed views, batches and
@@ -18,12 +18,12 @@ Bad input raises weft.ArgumentError (a ValueError) whose message contains the nu
     cases/       a section per op: its twin in PyTorch, shapes, cases to check, and
                  error bounds against float64
     products     matmul()
-    library      what PyTorch must know of an op; register_op() for the reader's kernels
+    library      an op's registration with PyTorch; register_op() for readers' kernels
     launcher_ops torch.ops.weft, derived from the declarations
     nn           layers for PyTorch: weft.nn
     tape         Tape: matrices and their gradients, recorded in C, without PyTorch
     in_triton    kernels in Triton, and three ways to run them
-    calls        code shared by all ops: arrays in, calls of C, arrays out
+    calls        code shared by all ops: arrays in, calls to C, arrays out
     check        checks of every rung against float64, with poisoned outputs, and of
                  backward passes against finite differences; only checked rungs are
                  timed

@@ -45,7 +45,7 @@ _DTYPES = {
     "uint8_t": torch.uint8,
 }
 _CTYPES = {dtype: f"{name} *" for name, dtype in _DTYPES.items()}
-# The dtypes of words. weft.h's parameter `kind` is an index into this tuple.
+# The dtypes of an Op's `words`. weft.h's parameter `kind` is an index into this tuple.
 WORDS = torch.int32, torch.uint32, torch.float32
 _KINDS = {
     "output": rf"({'|'.join(_DTYPES)}) \*(\w+)",
@@ -57,7 +57,7 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class OpLauncher:
-    """A function of weft.h that launches an op, without its rung and its stream."""
+    """A function of weft.h that launches an op; rung and stream are left out."""
 
     function: str
     dtypes: Mapping[str, torch.dtype]  # the dtype of each array, outputs first
@@ -159,7 +159,7 @@ class OpInput:
 
     name: str
     at: int  # position among the arguments
-    dtypes: tuple[torch.dtype, ...]  # those that it may have
+    dtypes: tuple[torch.dtype, ...]  # the dtypes that it may have
     optional: bool  # whether it may be None
     dims: tuple[str, ...]
     # (axis, size name) of dimensions shared with an earlier input
@@ -345,7 +345,7 @@ class CallPlan:
         )
 
     def want_values(self, tensors: Tensors, numbers: Mapping[str, Any]) -> None:
-        """Refuse integers that must be below a size that is 0."""
+        """Refuse integers that must be below a size if that size is 0."""
         for name, size in self.op.below.items():
             if numbers[size] == 0 and tensors[name].numel():
                 raise ArgumentError(

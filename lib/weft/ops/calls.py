@@ -89,7 +89,7 @@ def launch(
     op: str, function: str, rung: str | None, like: torch.Tensor, args: list[Any]
 ) -> None:
     """Call a launcher of weft.h on the device of `like`, on torch's current stream."""
-    if like.is_cpu:  # kept short, since such a call may take little time
+    if like.is_cpu:  # kept short: on a CPU, a small op takes little time
         lib = native.library(op, "cpu")
         lib.call(function, lib.rung(rung).index, *args, native.NULL)
         return

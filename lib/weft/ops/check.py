@@ -113,7 +113,7 @@ def run_case(
 ) -> float:
     """Run one case; return the largest error divided by its bound; raise Mismatch.
 
-    point: returns what `lib` receives for an array.
+    point: a function that converts an array to an argument of `lib`.
     """
 
     def guard(name: str, tensor: torch.Tensor) -> Guarded:

@@ -1,8 +1,8 @@
 """The lab's kernels in Triton, kernels/OP/in_triton.py, and three ways to run them.
 
-    load_programs("softmax")           the file's functions, run in the first way here
+    load_programs("softmax")           the file's functions, in the first available way
     check_programs("softmax", way)     compare them with float64
-    find_ways()                        the ways, each with the reason why it is absent
+    find_ways()                        the ways; for an absent one, the reason
 
 "gpu": Triton compiles the programs. "interpreter": Triton runs them in Python, without
 a GPU (TRITON_INTERPRET=1). "twin": `twin`, below, runs them without Triton, and is
@@ -10,7 +10,7 @@ stricter than the interpreter: a load or store outside its array raises OutOfArr
 the lanes that a mask excludes contain NaN unless `other` is given.
 
 The twin contains only what the lab's programs use. Its blocks are torch tensors, which
-round bfloat16 as a GPU does. Source of the language's meaning: triton.language in
+round bfloat16 as a GPU does. Source for the language's semantics: triton.language in
 Triton's documentation.
 """
 
@@ -68,7 +68,7 @@ def _is_outside(at: torch.Tensor, count: int) -> torch.Tensor:
 
 
 class _Pointer:
-    """The addresses of some elements of an array; a number moves them all."""
+    """The addresses of some elements of an array; adding a number moves them all."""
 
     def __init__(self, name: str, memory: torch.Tensor, at: Any = 0):
         self.name, self.memory, self.at = name, memory, torch.as_tensor(at)
@@ -111,7 +111,7 @@ class _Language:
     def load(self, pointer: _Pointer, mask: Any = None, other: Any = None) -> Any:
         at, used = pointer.find("load", mask)
         memory = pointer.memory
-        if other is None:  # Triton promises nothing about these lanes
+        if other is None:  # Triton leaves these lanes undefined
             floats = memory.dtype.is_floating_point
             other = math.nan if floats else torch.iinfo(memory.dtype).max
         if not len(memory):
@@ -190,7 +190,7 @@ WAYS = ("gpu", "interpreter", "twin")
 
 
 def find_ways() -> dict[str, str]:
-    """Return each way with the reason why it is absent; "" if it is here."""
+    """Return each way with the reason for its absence; "" if it is available."""
     found, on_gpu = importlib.util.find_spec("triton"), torch.cuda.is_available()
     # A folder named triton, without a module, has no origin.
     missing = "" if found and found.origin else "Triton is not installed"
@@ -204,9 +204,9 @@ def find_ways() -> dict[str, str]:
 def load_programs(op: str, way: str = "") -> types.ModuleType:
     """Return the module kernels/OP/in_triton.py, whose programs run in this way.
 
-    way: one of WAYS; by default the first that is here. Its functions have the
-    parameters of weft.h without `rung` and `stream`, and tensors as arrays. Raises
-    ArgumentError if the file or the way is absent.
+    way: one of WAYS; by default the first available one. The module's functions have
+    the parameters of weft.h without `rung` and `stream`, and take tensors as arrays.
+    Raises ArgumentError if the file or the way is absent.
     """
     path = KERNELS / op / "in_triton.py"
     if not path.exists():
@@ -246,7 +246,7 @@ def _import(name: str, *rest: Any) -> Any:
 
 
 def _start_interpreter() -> None:
-    """Import Triton such that its own functions are interpreted, too."""
+    """Import Triton so that its own functions are also interpreted."""
     os.environ["TRITON_INTERPRET"] = "1"  # Triton reads it during the import
     triton = importlib.import_module("triton")
     if type(triton.language.sum).__name__ != "InterpretedFunction":

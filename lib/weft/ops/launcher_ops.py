@@ -2,9 +2,9 @@
 
 `import weft.ops` registers them.
 
-Everything follows from an op's declarations: the schema from the twin's parameters and
-from weft.h, the shapes of the results (register_fake) from the Op's shapes, and the
-gradients from the launcher of the backward pass, which is an op, too.
+Everything is derived: the schema from the twin's parameters and from weft.h, the shapes
+of the results (register_fake) from the Op's shapes, and the gradients from the launcher
+of the backward pass, which is itself an op.
 
 An op takes torch tensors on the CPU or on a GPU. It returns every array that the
 launcher writes, in weft.h's order: layernorm returns y, total, mean and rstd. An array
@@ -102,7 +102,7 @@ class LauncherOp(LibraryOp):
     def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the sizes by name; refuse arrays that do not fit.
 
-        Sizes may be symbolic. Dimensions, not numbers, are under LEADING and "...".
+        Sizes may be symbolic. The keys LEADING and "..." contain dimensions.
         """
         tensors = {n: given[n] for n in self.arrays if given[n] is not None}
         for name, tensor in tensors.items():
@@ -217,7 +217,7 @@ class ForwardOp(LauncherOp):
             (outputs.index(name), extra.get(name))
             for name in op.results or (plan.result,) * (self.written is None)
         ]
-        # The positions of parameters that stand for several numbers, and their names.
+        # The positions of parameters that represent several numbers, and their names.
         parts = {at: op.shapes.get(name, "") for at, name in enumerate(op.parameters)}
         self.pairs = {
             at: names
@@ -228,7 +228,7 @@ class ForwardOp(LauncherOp):
 
     @staticmethod
     def _declare(op: Op, plan: CallPlan, name: str) -> str:
-        """Return a parameter of the twin as the schema writes it."""
+        """Return a parameter of the twin in the schema's syntax."""
         default = op.parameters[name].default
         if name in plan.launcher.dtypes:
             alias = "(a!)" if name in plan.launcher.outputs else ""
@@ -243,7 +243,7 @@ class ForwardOp(LauncherOp):
         return f"{kind} {name}" + ("" if is_required else f"={default}")
 
     def __call__(self, args: Sequence[Any], rung: str | None) -> Any:
-        """Call the op like Op.run(), with tensors; PyTorch's tracers follow it."""
+        """Call the op like Op.run(), with tensors; PyTorch can trace the call."""
         args = [*args]
         for at in self.pairs:
             args[at] = spread_values(self.name, self.pairs[at], args[at])
@@ -279,7 +279,7 @@ class ForwardOp(LauncherOp):
         )
 
     def _run_empty(self, args: Any, rung: Any, tensors: Any, numbers: Any) -> Any:
-        """Return the twin's results, and zeros for what it does not return."""
+        """Return the twin's results, and zeros for outputs that it does not return."""
         y = self.op.plan.of_nothing(rung, tensors, numbers)
         parts = y if isinstance(y, tuple) else (y,)
         found = dict(zip(self.op.results or (self.plan.result,), parts))
@@ -391,7 +391,7 @@ class BackwardOp(LauncherOp):
     def _run_empty(self, given: Mapping[str, Any], numbers: Any) -> Any:
         """Return gradients without a launch: an empty array adds nothing to them.
 
-        What remains is the gradient of a term such as a bias, a sum of dy.
+        Only a term such as a bias may have a gradient other than 0: a sum of dy.
         """
         dy = given[self.plan.gradient]
         dims = self.op.shapes[self.plan.result]
@@ -421,6 +421,6 @@ def _declare_number(kind: type) -> str:
 
 
 def register(op: Op) -> None:
-    """Register an op, unless its declarations do not fit: its call raises the error."""
+    """Register an op; if its declarations do not fit, leave the error to its call."""
     with contextlib.suppress(ArgumentError):
         op.library = ForwardOp(op)

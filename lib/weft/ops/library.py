@@ -1,6 +1,6 @@
 """Ops of PyTorch's library: torch.ops.weft.relu, and the reader's own kernels.
 
-weft.relu() calls torch.ops.weft.relu where PyTorch needs a name instead of a call of C:
+weft.relu() calls torch.ops.weft.relu where PyTorch needs a name instead of a call to C:
 in torch.compile, in torch.export, and in vmap and the other transforms of torch.func.
 launcher_ops.py derives these ops. `import weft.ops` registers all of them, and so does
 the first use of an op, such as weft.relu. `import weft` alone does not, since it does
@@ -76,8 +76,8 @@ class LibraryOp:
     def batch(self, info: Any, in_dims: Any, *args: Any, **options: Any) -> Any:
         """Run the op on batches, whose dimensions are in_dims (None: no batch).
 
-        Return the results, and the dimension of the batch in each. Here, the op runs
-        once for each element of the batch.
+        Return the results, and the dimension of the batch in each. By default, the op
+        runs once for each element of the batch.
         """
         dims = [
             d if isinstance(a, torch.Tensor) else None for a, d in zip(args, in_dims)
@@ -97,7 +97,7 @@ class LibraryOp:
         return tuple(map(torch.stack, zip(*calls))), (0,) * len(calls[0])
 
     def remember(self, ctx: Any, inputs: Any, output: Any, **options: Any) -> None:
-        """Keep what differentiate() reads."""
+        """Save the values that differentiate() reads."""
 
     def differentiate(self, ctx: Any, needs: Any, *grads: Any) -> tuple[Any, ...]:
         """Return the gradient of each argument that needs one, and None for others."""
@@ -108,7 +108,7 @@ class LibraryOp:
 
 
 class Transformed(torch.autograd.Function):
-    """A call in a transform of torch.func, which register_autograd() lacks."""
+    """A call in a transform of torch.func; register_autograd() does not support it."""
 
     @staticmethod
     def forward(op: LibraryOp, options: dict[str, Any], *args: Any) -> Any:

@@ -91,7 +91,7 @@ class Op:
     them, it returns the first output alone. words: outputs, each with an input of the
     same dtype. Both are int32_t in weft.h and may be int32, uint32 or float32 (WORDS in
     bindings.py); weft.h's number `kind` is the index of the first input's dtype there.
-    instead: an expression with gradients, for the error of an op that has none.
+    instead: an expression with gradients, for the error message of an op without them.
     bench: the sizes for timing; benchmarks omit an op without them.
     """
 

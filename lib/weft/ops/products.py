@@ -227,7 +227,7 @@ _OP = _MatmulOp()
 
 
 def _trace(a, b, c, bias, out, options) -> torch.Tensor:
-    """Call the op of the library like matmul(); PyTorch's tracers follow this."""
+    """Call the op of the library like matmul(); PyTorch can trace this call."""
     if out is not None and wants_gradients(a, b, c, bias, out):
         raise ArgumentError("matmul: out takes no gradients: call it under no_grad()")
     _want_dimensions("a", a)
@@ -292,7 +292,7 @@ def _multiply(
             (trans_a, trans_b, alpha, beta, pointer(bias), relu, batch, *steps),
         )
     call = (pointer(a, "void *"), pointer(b, "void *"), m, n, k)
-    if y.is_cpu:  # kept short, since such a call may take little time
+    if y.is_cpu:  # kept short: on a CPU, a small product takes little time
         _call_library("cpu", rung, y, call, options, native.NULL)
         return y
     stream = native.stream_of(y.device)
@@ -336,7 +336,7 @@ def _layout_of(x: torch.Tensor) -> int | None:
 
 
 def _step(x: torch.Tensor) -> int:
-    """Return the distance in elements between matrices of a batch; 0 if all are one."""
+    """Return the distance in elements between a batch's matrices; 0 if all coincide."""
     return x.stride(0) if x.dim() == 3 and x.shape[0] > 1 else 0
 
 

@@ -208,7 +208,7 @@ class Tape:
         return Tensor(self, out[0], self._read_entry(self._count() - 1).shape)
 
     def _id(self, op: str, tensor: Any, all_operands: tuple[Any, ...] = ()) -> int:
-        """Return a tensor's id; raise ArgumentError if it is not one of this tape."""
+        """Return a tensor's id; raise ArgumentError if it is on another tape."""
         self._require_open()
         if isinstance(tensor, Tensor) and tensor.tape is self:
             return tensor.id

@@ -1,10 +1,10 @@
 """Read what `weft package` packs, and build the libraries of the wheel.
 
-A launcher is a function of the host that starts kernels. Each becomes a function of
+A launcher is a host function that starts kernels. Each launcher becomes a function of
 Python, which kernels/packaged/packaged.py calls.
 
 Each library exports only the functions weft_packed_*, which write_wrappers() writes. So
-several packages and Weft itself work in one process. The CPU's library contains the
+several packages and Weft itself can share a process. The CPU's library contains the
 SIMT runtime; the GPU's contains cubins and NVIDIA's runtime, which needs only a driver.
 """
 
@@ -29,9 +29,9 @@ from . import program as programs
 
 # ---- the contents ------------------------------------------------------------------
 
-MODULES = "packaged", "ops", "test"  # of each package
+MODULES = "packaged", "ops", "test"  # the modules of each package
 STREAMS = "cudaStream_t", "CUstream", "weft_stream"
-# Names of a parameter that is the number of elements of the first array.
+# A parameter with one of these names is the first array's number of elements.
 COUNTS = "n", "count", "size", "numel"
 HIDDEN = "rung", "options"  # parameters of an op that a package sets
 
@@ -42,7 +42,7 @@ class Contents:
 
     sources: the files, or those of the lab's op. launchers: launchers.json's rows.
     wrapped: the launchers in each source, by its path. op: the op's name, or "".
-    cubins: the bytes of the cubins for each compute capability, such as "80".
+    cubins: the size of the cubins in bytes, by compute capability, such as "80".
     remarks: sentences about the wheel, for the user.
     """
 
@@ -56,7 +56,7 @@ class Contents:
 
 
 def read_contents(source: str) -> Contents:
-    """Return what `source` contains; raise ArgumentError if it cannot be packed."""
+    """Return the Contents of `source`; raise ArgumentError if it cannot be packed."""
     path = Path(source)
     if path.suffix == ".cu" and path.is_file():
         contents = Contents(path.stem, [path])
@@ -163,9 +163,10 @@ def _read_op(contents: Contents) -> list[Signature]:
 def describe_launcher(one: Signature) -> dict[str, Any]:
     """Return the row of launchers.json that describes a launcher.
 
-    Its Python function returns the outputs ("returns") if the outputs are its first
-    parameters, inputs follow, and each integer is a size that follows from the first
-    input: its number of elements (n, count, size, numel), or its rows and cols.
+    Its Python function returns the outputs ("returns") under three conditions. The
+    outputs precede the inputs. There is one output, or the name ends in _backward. The
+    integers are sizes of the first input: its number of elements (n, count, size,
+    numel), or its rows and cols.
     """
     params = [_describe_param(one, param) for param in one.params]
     roles = [p["role"] for p in params]

@@ -204,8 +204,8 @@ def _make_rows(case: ScoredCase, yours: Counters, best: Counters) -> list[CountR
         # count_value() has already applied the other divisors.
         each = yours.threads if count.per == "thread" else 1
         numbers = [count_value(counters, name) / each for counters in (yours, best)]
-        # A mean of 0 averages nothing: no reads, for example, if lanes exchange the
-        # numbers.
+        # A mean of 0 means that there was nothing to average. For example, lanes that
+        # exchange numbers do not read.
         if (array and not any(numbers)) or (count.is_mean and not all(numbers)):
             continue
         budget = allowed_count(case.puzzle, name, numbers[1])

@@ -240,8 +240,8 @@ def list_refusals(
         elif least is None or not is_above(least, yours):
             continue
         elif count.is_mean and not yours:
-            # The launch has nothing to average: no reads, for example, if lanes
-            # exchange the numbers.
+            # There is nothing to average in the launch. For example, lanes that
+            # exchange numbers do not read.
             continue
         else:
             counted, wants = yours, f"requires at least {write_short(least)}"

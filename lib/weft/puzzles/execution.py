@@ -258,7 +258,7 @@ def add_what_came_before(out, totals, n):
 
 
 def first_launch(n):
-    """Return scan_blocks' output for n numbers, (out, totals), which n determines.
+    """Return scan_blocks' output (out, totals) for n numbers; n determines the numbers.
 
     The numbers are small, so that running sums of 80 numbers have two digits and fit a
     drawn cell.
@@ -325,7 +325,7 @@ def keep_positive(out, a, begin, n):
 
 
 def chosen(n, kept):
-    """Return a mask of the numbers to keep, which (n, kept) determine."""
+    """Return a mask of the numbers to keep; n and kept determine it."""
     mask = np.zeros(n, bool)
     mask[np.random.default_rng([n, kept]).permutation(n)[:kept]] = True
     return mask

@@ -61,7 +61,7 @@ BLOCKS = Puzzle(
     scored=dict(n=16, launch=(2, 8)),
     limits={
         "writes.out": lambda n: 2 * n,  # exceeded if every thread writes everything
-        "rounds.out": 3,  # A single thread may not do all the work.
+        "rounds.out": 3,  # A single thread must not do all the work.
     },
 )
 

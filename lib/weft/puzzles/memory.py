@@ -23,7 +23,7 @@ def spec_coalescing(a):
 
 
 def stretches(out, a, n, each):
-    # Right, but each thread processes a stretch of its own.
+    # The result is right, but each thread processes a stretch of its own.
     first = cuda.grid(1) * each
     for i in range(first, min(first + each, n)):
         out[i] = 2 * a[i]
@@ -221,7 +221,7 @@ FUSION = Puzzle(
     scored=dict(n=16),
     limits={
         "reads.x": lambda n: n,
-        "lanes.x": 8,  # A single thread may not read all numbers.
+        "lanes.x": 8,  # A single thread must not read all numbers.
         "reads.y": 0,
         "reads.sums": 0,
         "writes.y": lambda n: n,
@@ -338,7 +338,7 @@ QUANTISE = Puzzle(
         "needed: x / scale never leaves -127 to 127."
     ),
     limits={
-        "lanes.x": 8,  # A single thread may not read all numbers.
+        "lanes.x": 8,  # A single thread must not read all numbers.
         "writes.scale": lambda rows: rows,  # one thread per row writes
     },
     budget={"barriers": 4},  # the barriers that a tree of sums needs

@@ -69,7 +69,7 @@ class Puzzle:
     answer. scored: sizes for the score, with "launch", if they differ from the drawn
     ones. limits: bounds on counts for a right answer (counts.py lists the names); why:
     by name, a sentence that explains a limit if its numbers do not. budget: larger
-    counts to allow, as a score shows them, if a taught method needs more than usual.
+    counts to allow, in a score's units, if a taught method needs more than usual.
     start: a function, or its text, for the reader to repair; it is then the stub. name:
     by default, the kernel's name; in the lab's own puzzles, the name of spec without
     "spec_". title: by default, the name with spaces.

@@ -26,7 +26,7 @@ def add_ten(out, a):
 # The limits of kernels in which each thread writes one element.
 ONE_EACH = {
     "writes.out": lambda n: 2 * n,  # exceeded if every thread writes everything
-    # A store followed by `+=` takes 3 rounds. A single thread may not do all the work.
+    # A store followed by `+=` takes 3 rounds. A single thread must not do all the work.
     "rounds.out": 3,
 }
 

@@ -225,7 +225,7 @@ def kogge_stone(own, sums):
     sums[i] = own
     d = 1
     while d < THREADS:
-        cuda.syncthreads()  # the last step has stored its sums
+        cuda.syncthreads()  # the previous step has stored its sums
         left = sums[i - d] if i >= d else float32(0)
         cuda.syncthreads()  # all threads have read their left sums
         sums[i] += left
@@ -241,14 +241,14 @@ def brent_kung(own, sums):
     d = 1
     while d < THREADS:
         right = (i + 1) * 2 * d - 1
-        cuda.syncthreads()  # the last step has stored its sums
+        cuda.syncthreads()  # the previous step has stored its sums
         if right < THREADS:
             sums[right] += sums[right - d]
         d *= 2
     d = THREADS // 4
     while d > 0:
         left = (i + 1) * 2 * d - 1
-        cuda.syncthreads()  # the last step has stored its sums
+        cuda.syncthreads()  # the previous step has stored its sums
         if left + d < THREADS:
             sums[left + d] += sums[left]
         d //= 2

@@ -8,7 +8,7 @@ of memory-bound ops are in bandwidth.py.
 
 Arguments have the names and the order of the .cu file: outputs, inputs, sizes. Arrays
 are flat, contiguous and float32, unless stated otherwise. Every argument is required.
-Where C accepts NULL for a bias, pass zeros; for dloss, pass a one. Indices are ints, so
+Where C accepts NULL, pass zeros for a bias, and a one for dloss. Indices are ints, so
 an array has fewer than 2^31 elements.
 
     sim(relu)[blocks_for(count), THREADS](y, x, count)

@@ -31,7 +31,7 @@ from .trees import list_written
 VECTORS = ("threadIdx", "blockIdx", "blockDim", "gridDim")
 NUMBERS = ("laneid", "warpsize")
 _CLASSES = ("shared", "local", "const", "atomic")
-# Names in other libraries (without dots, underscores and capitals), and names here.
+# Names of other libraries, in lower case without dots and underscores, and ours.
 _ELSEWHERE = {
     **dict.fromkeys(("synchronize", "sync", "barrier", "wait"), "syncthreads"),
     **{"sharedzeros": "shared.array", "sharedempty": "shared.array"},
@@ -149,7 +149,7 @@ def explain_unfit(value: Any, name: str = "x") -> str:
     protocols = ("__cuda_array_interface__", "__array_interface__", "__dlpack__")
     if isinstance(value, type) or not any(hasattr(value, one) for one in protocols):
         return f"is {_describe_kind(value)}: {_VALUES}"
-    return ""  # each runner converts the value to an array, and checks that
+    return ""  # each runner converts the value to an array, and checks the array
 
 
 def refuse_unfit(kernel: str, name: str, value: Any) -> None:

@@ -48,8 +48,8 @@ def number_places(places, rows, cols, padded):
 def exchange_pairs(places, x, rows, cols, padded, size, stride):
     """Do a step of a bitonic sort of each row of places, the largest number first.
 
-    Runs of `size` places become ordered, every second one upwards. The places of a pair
-    are `stride` apart. One thread per pair.
+    The step sorts runs of `size` places, every second run in ascending order. The
+    places of a pair are `stride` apart. One thread per pair.
     """
     i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if i >= rows * padded // 2:
@@ -65,7 +65,7 @@ def exchange_pairs(places, x, rows, cols, padded, size, stride):
 
 
 def write_first(values, indices, x, places, rows, cols, padded, k):
-    """Write the first k places of each row as keep_largest() does. A thread each."""
+    """Write each row's first k places as keep_largest() does. One thread per place."""
     i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if i < rows * k:
         row = i // k
@@ -149,7 +149,7 @@ def exchange(words, low, high, count):
 def exchange_mirrored(words, t, length, count):
     """Do the first step of a merge for pair t of words, which has `count` numbers.
 
-    Word i of the first half of each `length` words meets word i from the end.
+    Word i of the first half of each `length` words meets word i counted from the end.
     """
     low = t // (length // 2) * length + t % (length // 2)
     exchange(words, low, low ^ (length - 1), count)
@@ -174,11 +174,11 @@ def sort_tiles(words, x, count, is_float, flips):
             words_s[i] = int64(rank) << 32 | (first + i)
     length = 2
     while length <= PAIR_TILE:
-        cuda.syncthreads()  # the words of the last step are stored
+        cuda.syncthreads()  # the previous step's words are stored
         exchange_mirrored(words_s, cuda.threadIdx.x, length, count - first)
         d = length // 4
         while d > 0:
-            cuda.syncthreads()  # the words of the last step are stored
+            cuda.syncthreads()  # the previous step's words are stored
             exchange_apart(words_s, cuda.threadIdx.x, d, count - first)
             d //= 2
         length *= 2
@@ -197,7 +197,7 @@ def merge_tiles(words, count):
             words_s[i] = words[first + i]
     d = THREADS
     while d > 0:
-        cuda.syncthreads()  # the words of the last step are stored
+        cuda.syncthreads()  # the previous step's words are stored
         exchange_apart(words_s, cuda.threadIdx.x, d, count - first)
         d //= 2
     cuda.syncthreads()  # the tile is sorted
@@ -231,7 +231,7 @@ def gather_keys(y, sorted_values, x, values, words, count):
 
 
 def find_nibble(key, shift, is_float, flips):
-    """Return the 4 bits of the key's rank that end at bit `shift`."""
+    """Return the 4 bits of the key's rank from bit `shift` upwards."""
     return rank_key(key, is_float, flips) >> shift & (DIGITS - 1)
 
 
@@ -275,7 +275,7 @@ def scan_counts(counts, size):
 
 
 def scatter_nibbles(y, sorted_values, firsts, x, values, count, shift, is_float, flips):
-    """Write the keys x (count) and their values to their places in y, by one digit.
+    """Sort the keys x (count) by one digit into y, and `values` into sorted_values.
 
     firsts (DIGITS,tiles): the place of a tile's first key with a digit. A thread's key
     follows the equal digits of earlier threads, so equal keys keep their order.

@@ -16,9 +16,10 @@ from typing import Any
 class Sums:
     """Counts for one or more places in the source.
 
-    accesses: accesses by threads. requests: memory instructions executed by warps.
-    sectors: 32-byte sectors of global memory. ncu: l1tex__t_sectors_pipe_lsu_mem_
-    global_op_{ld,st,red,atom}.sum and l1tex__t_requests_pipe_lsu_mem_global_op_....sum.
+    accesses: accesses by threads. requests: memory instructions executed by warps; in
+    global memory, ncu: l1tex__t_requests_pipe_lsu_mem_global_op_{ld,st,red,atom}.sum.
+    sectors: 32-byte sectors of global memory. ncu:
+    l1tex__t_sectors_pipe_lsu_mem_global_op_{ld,st,red,atom}.sum.
     An atomic counts a sector once for each lane that updates the same element. If all
     lanes use the same integer address, nvcc may let one lane act for its warp, and ncu
     then counts 1. wavefronts: passes through shared memory. ncu:

@@ -1,7 +1,7 @@
 """Write a report as HTML, and show it below the cell that produced it.
 
 The page must be legible on light and dark backgrounds. Plain text therefore keeps the
-page's color, and every other color accompanies a word or a mark. The report consists
+page's colour, and every other colour accompanies a word or a mark. The report consists
 only of elements and inline styles, so every front end can show it. Outside a notebook,
 the report is written to stderr.
 """
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 def highlight_text(text: str, language: str = "cuda") -> str:
-    """Return the text as colored HTML. language: "cuda", "python", "ptx" or "diff"."""
+    """Return the text as coloured HTML. language: "cuda", "python", "ptx" or "diff"."""
     content = colour_text(text.strip("\n") + "\n", language)
     return f'<pre style="{style.PRE}">{content}</pre>'
 
@@ -57,7 +57,7 @@ def with_code(sentence: str) -> str:
 
 
 def colour_text(text: str, language: str = "cuda") -> str:
-    """Return the text as colored HTML, without an enclosing element."""
+    """Return the text as coloured HTML, without an enclosing element."""
     from pygments.lexers import get_lexer_by_name
     from pygments.token import STANDARD_TYPES
 

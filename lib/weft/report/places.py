@@ -271,7 +271,7 @@ def find_places(module: str, offsets: Iterable[int]) -> dict[int, list[Frame]]:
 
 
 def list_following(module: str, offset: int, end: int, most: int = 32) -> list[int]:
-    """Return the offsets up to `end` at which the code moves to another line.
+    """Return the offsets between `offset` and `end` at which the code changes lines.
 
     At most `most` offsets are returned, and none past the end of the line table.
     """

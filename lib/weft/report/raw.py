@@ -57,12 +57,12 @@ class Readers(Protocol):
         ...
 
     def sources(self, names: Sequence[str]) -> list[Listing]:
-        """Return the texts of those files that are known."""
+        """Return the texts of the named files; omit files without a known text."""
         ...
 
 
 class Files:
-    """A selection of a program's files, without the system's, kernels/simt's and PTX's.
+    """The files of a program, without those of the system, kernels/simt and PTX.
 
     File names are paths relative to the working folder.
     """
@@ -410,7 +410,7 @@ class _Raw:
 def _copies_in_array(line: str, array: str) -> bool:
     """Return whether a line copies one array element to another: x[i] = x[i + 1].
 
-    The test reads the text: after rewriting, both columns may be of one element.
+    The function compares texts: after rewriting, both columns may belong to one.
     """
     matches = list(re.finditer(rf"\b{re.escape(array)}(?=\s*\[)", line))
     starts = [len(line[: match.start()].encode()) for match in matches]

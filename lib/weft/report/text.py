@@ -54,7 +54,7 @@ def write_listing(text: str, first: int, lines: dict, hot: bool = False) -> str:
     """Return a source text with the counters of its lines; mark the hot numbers.
 
     lines: the counts of each line by number, as Counters.lines_of returns them. hot:
-    show only hot lines and their neighbors, or return "" if there are none.
+    show only hot lines and their neighbours, or return "" if there are none.
     """
     rows = annotate_lines(text, first, lines)
     columns = select_columns(rows)
@@ -173,7 +173,7 @@ _MARKS = [
 
 
 def colour_report(text: str) -> str:
-    """Add ANSI colors to the text, unless NO_COLOR is set (no-color.org)."""
+    """Add ANSI colours to the text, unless NO_COLOR is set (no-color.org)."""
     if os.environ.get("NO_COLOR"):
         return text
     for pattern, replacement in _MARKS:

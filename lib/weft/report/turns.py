@@ -208,7 +208,7 @@ def add_turns(text: str, turns: Turns) -> str:
     )
 
 
-@functools.lru_cache(maxsize=64)  # a launch calls this for every race that it finds
+@functools.lru_cache(maxsize=64)  # called for every race of a launch
 def find_python_loops(tree: ast.AST) -> tuple[SourceLoop, ...]:
     """List the loops of a Python function. The result is cached by tree."""
     return tuple(_loops_below(tree, None))

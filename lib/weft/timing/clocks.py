@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 
 LIBRARY = "libnvidia-ml.so.1"
-SM = 1  # the number of NVML_CLOCK_SM
-CELSIUS = 0  # the number of NVML_TEMPERATURE_GPU
+SM = 1  # the value of NVML_CLOCK_SM
+CELSIUS = 0  # the value of NVML_TEMPERATURE_GPU
 # Reasons for a lower clock, except idleness and a clock limit set by a user.
 THROTTLED = {
     **{0x4: "power cap", 0x8: "hardware slowdown", 0x20: "heat"},

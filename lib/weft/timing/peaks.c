@@ -9,9 +9,9 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* Independent chains of multiply-adds. Their sums fit in the registers. Their
- * number exceeds the latency (4 or 5 cycles) times the two multiply-adds that
- * start in each cycle. */
+/* Independent chains of multiply-adds, whose sums fit in the registers. There
+ * are more chains than the latency (4 or 5 cycles) times the two multiply-adds
+ * that start in each cycle. */
 enum { CHAINS = 12, UNROLLED = 64 };
 
 EXPORT int peak_threads(void) { return omp_get_max_threads(); }

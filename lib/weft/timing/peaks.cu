@@ -54,8 +54,8 @@ static __global__ void read_past_l1(float *out, const float4 *from,
     out[thread] = sum[0] + sum[1] + sum[2] + sum[3];
 }
 
-/* Each thread runs SUMS independent chains of fused multiply-adds,
- * more than enough to hide one's latency. x and y stay in the operand cache. */
+/* Each thread runs SUMS independent chains of fused multiply-adds, more than
+ * enough to hide their latency. x and y stay in the operand cache. */
 static __global__ void chain_ffma(float *out, int turns) {
     const int thread = blockIdx.x * THREADS + threadIdx.x;
     const float x = random_number(2 * thread),

@@ -51,7 +51,7 @@ LAYOUTS = ("nn", "nt", "tn", "tt")
 # Values of cudaDataType (of a and b) and of cublasComputeType_t (of the sums).
 FP32, FP16, BF16 = 0, 2, 14
 SUM_FP32, SUM_TF32 = 68, 77
-CUBLAS_KINDS = {  # by precision: type of a and b in torch, in cuBLAS; type of the sums
+CUBLAS_KINDS = {  # by precision: type of a and b in torch and in cuBLAS, type of sums
     "fp32": ("float32", FP32, SUM_FP32),
     "tf32": ("float32", FP32, SUM_TF32),
     "bf16": ("bfloat16", BF16, SUM_FP32),
@@ -194,7 +194,7 @@ KINDS = (
 )
 COPIED = {"cuda": 1 << 28, "cpu": 1 << 25}  # number of floats in a copy
 IN_L2 = 1 << 22  # number of floats: 16 MiB exceed all L1 caches but fit in an L2 cache
-BLOCKS_A_PROCESSOR = 8  # number of reading blocks per multiprocessor: 2048 threads
+BLOCKS_A_PROCESSOR = 8  # reading blocks per multiprocessor, 2048 threads in all
 BURST = 1e-3  # duration of a kernel, in seconds
 SECONDS = 0.4  # approximate seconds of timing per kernel
 THREADS = 256  # threads per block, as in peaks.cu

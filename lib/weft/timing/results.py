@@ -291,13 +291,13 @@ def first_line(error: BaseException) -> str:
 
 
 TASKS = Path("/proc/self/task")
-# Products of 512 x 512 on 2 cores of an H100's host, in spans of 0.3 s: a thread waited
-# at most 0.1 % of its time on the idle machine, and 42 to 51 % next to two programs
-# that never paused. With 16 threads on the host's 16 idle cores, one span had 1.6 %.
+# Measured in spans of 0.3 s, with products of 512 x 512 on 2 cores of an H100's host:
+# a thread waited at most 0.1 % of its time on the idle machine, and 42 to 51 % next to
+# two programs that never paused. With 16 threads on 16 idle cores, one span had 1.6 %.
 SHARED = 0.1  # minimum share of waiting at which times are not drawn
 # In spans of 20 ms, 16 threads waited up to 12 ms, since Linux takes a while to give
-# each thread a core. Such a wait is only a few of the scheduler's 4 ms turns, and
-# hardly changes a median.
+# each thread a core. Such a wait lasts only a few of the scheduler's 4 ms turns,
+# and hardly changes a median.
 LEAST = 20e-3  # waits of fewer seconds count as 0
 OPTION = "WEFT_SHARED"
 
@@ -315,11 +315,11 @@ class CoreWait:
         self._clocks = _read_clocks()
 
     def share(self) -> float | None:
-        """Return the wait as a share of the time in which the busiest thread ran or
-        waited; 0 for a wait of less than LEAST seconds.
+        """Return the longest wait of a thread as a share of the longest time in which a
+        thread ran or waited; 0 for a wait of less than LEAST seconds.
 
-        The thread that waited longest counts, since a team waits for it. If the
-        kernel keeps no counts, a single thread's CPU time is compared with the clock.
+        The longest wait counts, since a team waits for its last thread. If Linux keeps
+        no counts, a single thread's CPU time is compared with the clock.
         Returns None if a GPU, other threads, pauses or sleep make the share unknown.
         """
         if not self._on_cpu:
@@ -398,7 +398,7 @@ HOW = "Measure again when the machine is idle,\nor set WEFT_SHARED=draw."
 
 
 def guard_figure(draw: Callable[..., Figure]) -> Callable[..., Figure]:
-    """Decorate draw(rows, ...): its figure is a sentence if times are not drawn."""
+    """Decorate draw(rows, ...): a sentence replaces a figure whose times are hidden."""
 
     @functools.wraps(draw)
     def guarded(rows: Any, *args: Any, **options: Any) -> Figure:
@@ -412,7 +412,7 @@ def guard_figure(draw: Callable[..., Figure]) -> Callable[..., Figure]:
     return guarded
 
 
-# ---- without the kernel's counts --------------------------------------------------
+# ---- without Linux's counts -------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,7 @@ def count_steps(run: Run, device: AnyDevice) -> int:
 def time_host(
     run: Run, steps: int, device: AnyDevice, samples: int = HOST_TIMES
 ) -> float | None:
-    """Return the microseconds in which the host queues a step; None on a CPU."""
+    """Return the microseconds that the host takes to queue a step; None on a CPU."""
     if device.type == "cpu":
         return None
     clock = HostTimer(device)
@@ -191,12 +191,12 @@ def make_contender(
 
 
 # Maximum number of copies of the inputs. A graph of a burst has one call for each copy.
-# 2048 copies of 60 kB exceed an L2 of 60 MiB; for smaller inputs, the L2 is flushed.
+# With an L2 of 60 MiB, inputs below 61 kB would need more, so the L2 is flushed.
 MOST_COPIES = 2048
 
 
 def copies_for(size: int, device: AnyDevice) -> int:
-    """Return the number of inputs of `size` bytes that together exceed the cache.
+    """Return the number of inputs of `size` bytes that exceed twice the cache.
 
     Returns 1 if the number exceeds MOST_COPIES: the cache must then be flushed.
     """

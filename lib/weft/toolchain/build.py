@@ -53,7 +53,7 @@ CHECK_FLAGS = (
     *("-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-builtin-memset"),
 )
 # With these linker flags, the runtime replaces the heap functions that kernels call. In
-# the watch build, it also replaces every C library function that has no hook.
+# the watch build, it also replaces memcpy(), memmove() and memset(), to add hooks.
 _HEAP = (
     *("malloc", "free", "calloc"),
     *("_Znwm", "_Znam", "_ZdlPv", "_ZdaPv", "_ZdlPvm", "_ZdaPvm"),
@@ -103,7 +103,7 @@ class Flavour:
 def list_ops() -> list[str]:
     """List every op: a file kernels/<op>.cu, or a folder kernels/<op>/ with .cu files.
 
-    norm/ has the rungs that two ops share, and vendor/ calls of NVIDIA's libraries.
+    norm/ contains the rungs that two ops share, and vendor/ calls NVIDIA's libraries.
     Hidden folders, where Jupyter keeps copies of saved files, are ignored.
     """
     files = {path.stem for path in KERNELS.glob("*.cu")}
@@ -170,7 +170,7 @@ def simt_runtime(flavour: Flavour) -> Path:
 def list_runtime() -> list[Path]:
     """List the SIMT runtime's files that CPU libraries and wheels are linked with.
 
-    program/ is only for CUDA programs, and libraries/ has versions of NVIDIA's.
+    program/ is only for CUDA programs, and libraries/ replaces NVIDIA's libraries.
     """
     files = [path for path in keys.list_sources(*keys.RUNTIME) if path.suffix == ".cpp"]
     return [f for f in files if f.parent.name not in ("program", "libraries")]
@@ -184,7 +184,7 @@ def vendor_library(name: str, flavour: Flavour) -> Path:
     """Return the path of the CPU version of an NVIDIA library; build it.
 
     name: a value of VENDOR_HEADERS. The sources are the files of kernels/simt/libraries
-    whose names begin with it, and X.c if one of them includes "X.h".
+    whose names begin with `name`, and X.c if one of them includes "X.h".
     """
     folder = KERNELS / "simt" / "libraries"
     own = sorted(folder.glob(f"{name}*"))
@@ -196,7 +196,7 @@ def vendor_library(name: str, flavour: Flavour) -> Path:
 
 
 # The header that declares an NVIDIA library, and the library's name. Programs may
-# include it through others: cublas_v2.h includes cublas_api.h.
+# include the header through another one: cublas_v2.h includes cublas_api.h.
 VENDOR_HEADERS = {
     **{"cublas_api.h": "cublas", "cublasLt.h": "cublas", "cublasXt.h": "cublas"},
     **{"curand.h": "curand", "cufft.h": "cufft", "cudnn.h": "cudnn"},

@@ -115,7 +115,7 @@ class Library:
             raise DeviceLost(_lost)
         try:
             status = getattr(self.C, function)(*args)
-        except OverflowError as error:  # the message of cffi contains the number
+        except OverflowError as error:  # cffi's message contains the number
             raise ArgumentError(f"{function}: {error}") from None
         if status:
             self._fail(status)
@@ -217,7 +217,7 @@ def rungs(op: str, target: str = "cpu") -> list[Rung]:
 
 def set_threads(threads: int) -> int:
     """Use `threads` threads on the CPU target; 0 means OMP_NUM_THREADS or,
-    without this variable, one per core that the process gets.
+    without this variable, one per core that the process may use.
 
     The setting also applies to libraries opened before a reload(), and to libraries
     opened later. Returns the previous setting.

@@ -30,7 +30,7 @@ from ..base.paths import KERNELS
 from . import build, tools
 
 SOURCES = KERNELS / "vendor"
-_libraries: list[Any] = []  # open ones, which would otherwise be closed again
+_libraries: list[Any] = []  # open libraries; without a reference, cffi would close them
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def _make_command(key: str, path: Path) -> Sequence[str]:
         compiler = [tools.find_tool("nvcc"), *flags, "-Xcompiler", "-fPIC"]
         return [*compiler, *common, f"-I{path}", str(find_source(key))]
     compiler = [tools.find_tool("g++"), "-O2", "-fPIC", *common]
-    # The libraries that it needs are open already, or beside it.
+    # The libraries that this library needs are already open, or in its folder.
     link = ["-Xlinker", "--allow-shlib-undefined", "-Xlinker", "-rpath"]
     link += ["-Xlinker", str(path.parent)]
     return [*compiler, "-x", "c", str(find_source(key)), "-x", "none", str(path), *link]
@@ -205,7 +205,7 @@ def _load(name: str) -> Path:
 
 
 def _find_in_wheel(name: str) -> Path | None:
-    """Return the path of a library in a wheel of NVIDIA's for torch's CUDA, or None."""
+    """Return the path of a library in an NVIDIA wheel for torch's CUDA, or None."""
     if not importlib.util.find_spec("nvidia"):
         return None
     paths = []

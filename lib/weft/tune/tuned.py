@@ -101,7 +101,7 @@ class Tuned:
         write_json(path, self.rows, self.target)
 
     def sentence(self) -> str:
-        """Summarize the result in one line."""
+        """Summarise the result in one line."""
         values = spell_candidate(self.constants)
         right = sum(row["state"] in ("timed", "dropped", "right") for row in self.rows)
         if self.us is None:

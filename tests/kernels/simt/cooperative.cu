@@ -145,7 +145,7 @@ EXPORT int run_keep(int *out, int *count, const int *x, int limit, int blocks) {
     return cudaGetLastError();
 }
 
-/* Lanes 0, 3, 6, ... and their parts. */
+/* Form a group of lanes 0, 3, 6, ..., and divide it. */
 static __global__ void coalesced(int *out) {
     const int t = threadIdx.x;
     int *row = out + 12 * t;

@@ -296,7 +296,7 @@ def of_triton(operands: Operands) -> Iterator[Contender]:
 def of_cublas(
     operands: Operands, layouts: Sequence[str] = ("nn",)
 ) -> Iterator[Contender]:
-    """Yield direct calls of cuBLAS in each layout, or nothing if it is missing."""
+    """Yield direct calls to cuBLAS in each layout, or nothing if it is missing."""
     with contextlib.suppress(KernelError):
         kind = operands.opponents
         gemm = peaks.Gemm(kind, operands.device.index)

@@ -11,8 +11,7 @@ summary|ladder|odd|awkward|layouts|cold|peaks|all; --rungs NAME,NAME; --precisio
 fp32,3xtf32,tf32,bf16,fp16; --timer; --cold; --numba. --sustain SECONDS also times each
 contender under a load without pauses. A file at --json keeps this device's rows until
 they are measured again, so a run can be split into parts. On a CPU the rungs in plain C
-race NumPy and torch, all with the number of threads in
-OMP_NUM_THREADS.
+race NumPy and torch, all with the number of threads in OMP_NUM_THREADS.
 """
 
 from __future__ import annotations

@@ -247,7 +247,7 @@ def series_of(
 
 
 def _select_alike(rows: Sequence[Row]) -> list[Row]:
-    """Return the warm rows, or all if none is warm; on a CPU, with the most threads."""
+    """Return the warm rows, if any, else all; on a CPU, those with the most threads."""
     warm = [row for row in rows if not is_cold(row)] or rows
     max_threads = max((row.get("threads") or 0 for row in warm), default=0)
     return [row for row in warm if (row.get("threads") or max_threads) == max_threads]

@@ -44,8 +44,8 @@ WIDE = 430
 LEFT, RIGHT = 3.0, 3e3  # flops per byte at the ends of the left half
 COLUMNS, LINE = 3, 15  # columns of the list, and the height of its lines
 MANY = 24  # one row has no room for more letters
-# The width of a letter, as a share of the right half; the height of a line, as a
-# factor.
+# The width of a letter, as a share of the right half; the height of a line of text, as
+# a factor on the log axis.
 LETTER, TALL = 0.026, 1.7
 
 
@@ -171,7 +171,7 @@ def _format(tera: float) -> str:
 
 
 def _draw_small(axes: Axes, rows: Sequence[Row], shape: tuple) -> bool:
-    """Draw our best of each other size; return whether there is any."""
+    """Draw our best rung of each other size; return whether there is any."""
     sizes = dict.fromkeys((r["m"], r["k"], r["n"]) for r in rows)
     found = [fastest_row(select_size(rows, size)) for size in sizes if size != shape]
     for row in filter(None, found):

@@ -1,6 +1,6 @@
 """The race over batches and precisions: `python -m weft bench mnist --device cuda`.
 
-For each precision and batch, race.py times our rungs and PyTorch's finalists in turn
+For each precision and batch, race.py times our rungs and PyTorch's twins in turn
 and compares their gradients with float64. A table then shows the ratios of PyTorch's
 fastest time to ours. Neither side needs the biases that batch norm cancels: our fused
 rungs skip them, and so do PyTorch's rungs with "nobias" in their names. --measure adds

@@ -221,9 +221,9 @@ def run_heat(
     """Return a row for every contender of this precision, ours first.
 
     rungs: our rungs; None: all that `device` runs in this precision without simulation.
-    twins: PyTorch's, such as "graph nchw" (mnist/twin.py explains the names); None: the
-    finalists. Each twin is also timed without its graph. model: sizes of the model that
-    differ from the lesson's.
+    twins: PyTorch's, such as "graph nchw" (mnist/twin.py explains the names); None: as
+    twins_of() selects. Each twin is also timed without its graph. model: sizes of the
+    model that differ from the lesson's.
 
     The rows are those of `weft mnist` with these additional keys: host_us (the host's
     time to queue a step), peak_bytes, loss_error, gradient_error, gradient_errors

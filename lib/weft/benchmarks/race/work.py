@@ -2,7 +2,7 @@
 
 count_work() assumes images of 28x28 in the lesson's model (32 and 64 channels, 128,
 10). A multiply-add is two flops; other operations (batch norm, ReLU, pool, loss) count
-as none. Bytes count only arrays that cross the border of a section, each read or
+as zero. Bytes count only arrays that cross the border of a section, each read or
 written once. Caches are assumed perfect within a kernel and empty between kernels.
 
 find_limits() compares each section with the minimum time that it could take:

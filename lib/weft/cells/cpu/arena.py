@@ -94,7 +94,7 @@ class Region:
             _libc.memmove(self.start, self.source, self.nbytes)
 
     def strayed(self) -> int | None:
-        """Return the address of the nearest overwritten canary byte, or None."""
+        """Return the address of an overwritten canary byte, or None."""
         after = self.start + self.nbytes
         slack = self.base + self.room - after
         if _libc.memcmp(after, _canary, slack):
@@ -121,7 +121,7 @@ class Arena:
             region = _take(end - start + -end % alignment)
             region.source, region.nbytes = start, end - start
             top = region.base + region.room - region.nbytes
-            # The copy is aligned exactly like the array, and not more strictly.
+            # Align the copy exactly like the array, and not more strictly.
             region.start = top - (top - start) % alignment
             region.fill()
             self.regions.append(region)

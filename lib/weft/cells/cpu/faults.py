@@ -205,7 +205,7 @@ _HOST = frozenset(_NAMES.split())
 
 
 def list_called(library: bytes) -> list[str]:
-    """List the host functions that a shared library calls."""
+    """List the functions of _HOST that a shared library calls."""
     strings = read_section(library, b".dynstr")
     table = read_section(library, b".dynsym")
     names = set()

@@ -29,7 +29,7 @@ STICKY = {
     **{717: "an address in the wrong memory space", 718: "an invalid program counter"},
     719: "an unspecified launch failure",
 }
-LIMIT = {"l2_fetch": 5}  # number of bytes per fetch by the L2 cache; only a hint
+LIMIT = {"l2_fetch": 5}  # CUlimit 5: bytes per fetch by the L2 cache, only a hint
 FUNCTION = {"threads": 0, "shared": 1, "local": 3, "registers": 4, "dynamic": 8}
 DEVICE = {"threads_per_multiprocessor": 39, "shared": 97}
 

@@ -168,8 +168,8 @@ def default_options(arch: str, flags: Sequence[str], source: str = "") -> list[s
     std = std_headers(scanner.blank_comments(source))
     options += [f"--pre-include={name}" for name in (NAME, *std)]
     if not re.search(NEEDS_ATOMIC, source):
-        # cooperative_groups.h includes <cuda/atomic> for a few functions, which takes
-        # 0.9 s of parsing instead of 0.05 s.
+        # Without this macro, cooperative_groups.h includes <cuda/atomic> for a few
+        # functions, and parsing takes 0.9 s instead of 0.05 s.
         options.append("-D_CG_LIMIT_INCLUDED_DEPENDENCIES")
     if any(m["name"].startswith(REDEFINES) for m in scanner.INCLUDE.finditer(source)):
         # Warning 47 reports the incompatible redefinition of a macro.
@@ -208,7 +208,7 @@ _HOST_ONLY = re.compile(
 
 @functools.cache
 def include_folders() -> tuple[str, ...]:
-    """Return the existing folders of ptx.cuh and the toolkit's headers."""
+    """Return the folders of Weft's headers, and those of the toolkit that exist."""
     from cuda.pathfinder import find_nvidia_header_directory
 
     folders = {str(KERNELS): None, str(COMMON): None}

@@ -87,7 +87,7 @@ def guess_spacing(
 ) -> str:
     """Describe a number used instead of blockDim.x, as a sentence; "" if none fits.
 
-    name, shape: of the output; first: the reported run, one of `runs`. One explanation
+    name, shape: the output's; first: the reported run, one of `runs`. One explanation
     must fit all runs: the blocks begin the same distance apart in each, regardless of
     the number of threads.
     """

@@ -150,7 +150,7 @@ def _line_names(ndim: int, axis: int) -> tuple[str, str]:
 
 def guess_padding(s: WrongOutput) -> str | None:
     """Guess that padding won in an argmax or similar kernel: positions past the end of
-    the row. All other errors must be choices among equals."""
+    the row. All other errors must be choices among equal numbers."""
     name = _find_rows(s)
     if not name:
         return None

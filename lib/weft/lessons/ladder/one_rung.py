@@ -149,7 +149,7 @@ class OneRung:
     def inspect(self, m: int, n: int, k: int) -> ProgramReport:
         """Run one product of random numbers under the watch build; return its report.
 
-        .counters of the report count requests, sectors and wavefronts by array: c, a, b
+        The report's .counters count requests, sectors and wavefronts by array: c, a, b
         and the kernel's shared arrays. Raises Mismatch, with the first finding, if c is
         wrong, and ArgumentError for sizes that are invalid or too large.
         """

@@ -35,7 +35,7 @@ from ...base.lazy import find_functions
 
 U = 2.0**-24  # half the distance from 1 to the next float32
 Tensors = dict[str, torch.Tensor]
-# Floats whose comparisons are special, and the smallest and a large one.
+# Floats with special comparisons, the smallest floats, and a large one.
 SPECIAL = [float("nan"), float("inf"), -float("inf"), -0.0, 0.0, 1e-45, -1e-45, 3e38]
 
 
@@ -70,7 +70,7 @@ class Case:
     initial: Tensors = field(default_factory=dict)
     # Distance, in elements, of an array's start from an aligned address.
     shift: dict[str, int] = field(default_factory=dict)
-    every_order: bool = True  # run every order of threads, or one
+    every_order: bool = True  # whether to run all thread orders, or only one
 
 
 def sum_bound(terms: int, absolute_sum: Any) -> Any:

@@ -161,7 +161,7 @@ def _make_bincount(title: str, x: torch.Tensor, bins: int) -> Case:
 def sort(x, values=None, descending=False):
     """Return the numbers x (count), int32, uint32 or float32, in ascending order.
 
-    Equal numbers keep their order, also if the sort is descending. Floats are ordered
+    Equal numbers keep their order, even if the sort is descending. Floats are ordered
     as in PyTorch: -0 equals 0, and every NaN is greater than infinity. values (count),
     of any type with 32 bits, is optional. If it is given, the result is a pair: the
     sorted numbers, and the values in the same order. sort() has no gradients, since
@@ -276,7 +276,7 @@ class _Argsort(LibraryOp):
         return _argsort(x, descending, rung)
 
     def infer_shapes(self, x, descending=False, *, rung=None):
-        SORT.library.infer_shapes(x)  # it checks x
+        SORT.library.infer_shapes(x)  # raises an error for an unsuitable x
         return torch.empty_like(x, dtype=torch.int32)
 
 
@@ -329,7 +329,7 @@ TOPK = Op(
         "cols",
         (1024, 2**20, 2**26),
         {
-            # If rows are short, there are few of them, as in tests.
+            # For short rows, which the tests use, the number of rows is small.
             "rows": lambda cols: max(1, min(cols**2 // 16, 2**26 // cols)),
             "k": lambda cols: 8 if cols < 2**16 else 64,
         },

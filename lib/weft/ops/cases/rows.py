@@ -65,8 +65,9 @@ def softmax_cases(generator) -> Iterator[Case]:
 def bound_softmax(x: torch.Tensor) -> torch.Tensor:
     """Return an error bound for each number of softmax(x).
 
-    The quotient adds 4 u, and a part's factor adds another step. Below 2^-126, a float
-    is a multiple of 2^-149. Two products are rounded there.
+    The quotient adds 4 u. If a row is computed in parts, the factor that rescales a
+    part adds another step. Below 2^-126, a float is a multiple of 2^-149. Two products
+    are rounded there.
     """
     y, relative, total = bound_powers(x)
     return y * (relative + total + 4 * U) + 2.0**-147

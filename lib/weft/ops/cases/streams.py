@@ -168,7 +168,7 @@ def reduce(x, blocks=0):
     """Return the sum of x, an array of any shape, as one number of shape ().
 
     blocks: the number of blocks of the grid; if it is 0, the rung chooses. PyTorch
-    lacks this parameter, which shows which rungs give the same bits for every grid.
+    lacks this parameter; it reveals which rungs give the same bits for every grid.
     """
     return x.sum()
 

@@ -1,8 +1,8 @@
 """Launches on a GPU with numba.cuda.
 
-If all arguments are numbers and known tensors, this module packs the launch, and the
-driver queues it (arguments.py). Numba queues all other launches. Numba compiles to PTX,
-which a driver older than Numba's CUDA rejects. cuda_c() then runs the kernels.
+If all arguments are numbers and known tensors, this module packs the launch with
+arguments.py, and the driver queues it. Numba queues all other launches. Numba compiles
+to PTX, which a driver older than Numba's CUDA rejects. cuda_c() then runs the kernels.
 """
 
 from __future__ import annotations
@@ -314,7 +314,7 @@ def _device_of(kernel: str, named: dict[str, Any]) -> int:
 
 
 def _use_device(device: int) -> contextlib.AbstractContextManager[Any]:
-    """Make torch's current device, `device`, Numba's current device as well."""
+    """Make `device`, which is torch's current device, Numba's current device, too."""
     if torch.cuda.device_count() == 1:
         return contextlib.nullcontext()
     return load_numba().gpus[device]

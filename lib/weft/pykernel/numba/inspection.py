@@ -66,7 +66,7 @@ def infer_types(kernel: PythonKernel, args: Sequence[Any]) -> dict[str, str]:
 
 
 def numba_types(values: Sequence[Any]) -> tuple[Any, ...]:
-    """Return Numba's type of each argument; check_arguments() must have returned it."""
+    """Return Numba's type of each argument that check_arguments() returned."""
     import numba
 
     return tuple(_type_of(numba, value) for value in values)

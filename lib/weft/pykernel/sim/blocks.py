@@ -1,7 +1,7 @@
 """Races between blocks on global memory.
 
 Blocks run in any order, or concurrently. If one block writes an element that another
-reads or writes, the two accesses race, with three exceptions. Both accesses are atomic,
+reads or writes, the two accesses race, with three exceptions: both accesses are atomic,
 both write the same value, or one block released its access and the other acquired it. A
 release is an atomic after a threadfence (by the same thread, or by any thread of the
 block before a barrier). An acquisition is a later atomic of another block on the same

@@ -287,7 +287,7 @@ def log_write(
 def convert_value(
     rewriter: Rewriter, value: ast.expr, entity: Entity | None
 ) -> ast.expr:
-    """Build code that converts a value to the array's integer type, and wraps as in C.
+    """Build code that converts a value to the array's integer type, wrapping as in C.
 
     Returns `value` unchanged if no array of integers is given.
     """

@@ -169,7 +169,7 @@ def _find_inner_error(
         return None
     reported = of_numpy or isinstance(error, kinds)
     if isinstance(error, TypeError) and inner.tb_next is None and not reported:
-        reported = improve_error(error, launch) is error  # it kept Python's text
+        reported = improve_error(error, launch) is error  # the text is still Python's
     if not reported:
         return None
     return Stop("exception", f"ends with {type(error).__name__}: {error}")

@@ -53,7 +53,7 @@ def bind_arguments(
 def order_threads(
     config: LaunchConfig, order: str | int
 ) -> Iterator[tuple[int, list[Any]]]:
-    """Yield each block, and its threads as (x, y, z, number), in running order."""
+    """Yield each block and its threads, (x, y, z, number), in order of execution."""
     (nx, ny, nz), (gx, gy, gz) = config.block, config.grid
     indices = itertools.product(range(nz), range(ny), range(nx))
     threads = [(x, y, z, number) for number, (z, y, x) in enumerate(indices)]

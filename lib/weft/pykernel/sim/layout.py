@@ -96,7 +96,7 @@ class Variant:
     static: dict[str, Entity]  # arrays, by names that never refer to anything else
     kinds: Any = None
     yields: bool = False
-    uses: list[str] = field(default_factory=list)  # the engine's and nonlocal names
+    uses: list[str] = field(default_factory=list)  # names of the engine, nonlocal names
     maker: types.CodeType | None = None  # makes the function from values of `uses`
     code: types.CodeType | None = None  # the function's code
     places: dict[Position, AccessPlace] = field(default_factory=dict)

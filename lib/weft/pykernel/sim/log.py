@@ -5,8 +5,8 @@ start of each turn separately. Many intervals are decoded together, since NumPy 
 the same few microseconds for ten entries as for ten thousand.
 
 Blocks often do the same work on other elements. Repeats therefore recognises an
-interval that is like an earlier one, before it is decoded. Two intervals are alike
-under two conditions. Their threads touch the same shared elements in the same order. In
+interval that is like an earlier one, before it is decoded. Two intervals are alike if
+two conditions hold. Their threads touch the same shared elements in the same order. In
 each global array, all elements are shifted by the same number of whole sectors. Such
 intervals have the same races and costs. The second interval of a kind is examined
 alone. If it has no race, it and all later intervals of its kind are reduced to the rows
@@ -331,7 +331,7 @@ class Kind:
     """A piece with which later pieces are compared.
 
     begins: for each array whose accesses may shift, the first entry that touches it.
-    whose: for each entry, 1 + the index of its array in `begins`; 0 if not there.
+    whose: for each entry, 1 + the index of its array in `begins`; 0 for other arrays.
     sizes: element sizes of the arrays in `begins`, in bytes.
     """
 

@@ -3,8 +3,8 @@
 UPDATES maps the name of each cuda.atomic function to a function that computes the new
 value from the old value and the arguments. Functions of math return a number of their
 NumPy argument's type, and NaN or infinity where Python raises an error. Values stored
-as integers wrap, as an int32 does in C. Floats are converted as nvcc's code does on a
-GPU. See _convert_float().
+as integers wrap, as an int32 does in C. _convert_float() converts floats as nvcc's
+code does on a GPU.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ def cast(dtype: np.dtype) -> Callable[[Any], Any]:
 def _convert_float(value: Any, bits: int, signed: bool) -> int:
     """Convert a float as PTX's cvt.rzi does: towards zero, clamped to the range.
 
-    NaN becomes 0. If either type has 64 bits, NaN becomes a number with only the
-    topmost bit set. nvcc converts a float or a double to at least 32 bits, and keeps
+    NaN becomes 0 or, if either type has 64 bits, a number with only the topmost bit
+    set. nvcc converts a float or a double to at least 32 bits, and keeps
     the lowest bits.
     """
     if not isinstance(value, np.float16):

@@ -64,7 +64,7 @@ class RewrittenKernel:
         self._check_static()
 
     def _callers_first(self) -> list[Variant]:
-        """Return the variants in an order with callers before callees."""
+        """Return the variants in an order in which callers precede callees."""
         order: list[Variant] = []
 
         def add(variant: Variant) -> None:

@@ -377,7 +377,7 @@ class Watchdog:
         _watcher.watches.discard(self)
         self._launch = None
         if self._fired > (kind is TooLong):
-            # A TooLong may be pending, and then arrives during these sleeps. Canceling
+            # A TooLong may be pending, and then arrives during these sleeps. Cancelling
             # it would make the interpreter check for it in every turn of each loop.
             with contextlib.suppress(TooLong):
                 for _ in range(50):

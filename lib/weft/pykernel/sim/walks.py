@@ -85,7 +85,7 @@ class Way:
         self.values: list[ast.expr] = []
 
     def use(self, node: ast.expr) -> ast.expr:
-        """Return the expression for a value. The first one includes its computation."""
+        """Return an expression for a value. Its first use computes the value."""
         if isinstance(node, ast.Name) and node.id in self.later:
             return make_walrus(node.id, self.later.pop(node.id))
         return node

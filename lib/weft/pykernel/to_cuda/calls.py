@@ -35,7 +35,7 @@ from .unit import (
 )
 
 FENCES = ("syncthreads", "threadfence", "threadfence_block", "threadfence_system")
-# For some functions of numbers, (number of arguments, type of the result).
+# For barriers, fences and votes: (number of arguments, type of the result).
 SYNC = {
     **dict.fromkeys(FENCES, (0, None)),
     **dict.fromkeys(("syncthreads_count", "syncthreads_and"), (1, INT)),

@@ -356,7 +356,7 @@ def _emit_atomic(exprs: Any, name: str, node: ast.Call) -> CExpression:
 def _as_unsigned(
     word: str, address: str, operands: list[CExpression], kind: ScalarType
 ) -> CExpression:
-    """Write an atomic for unsigned long long that acts on another type's bits."""
+    """Write an atomic on the bits of another type, with unsigned long long."""
     wide = "unsigned long long"
     if kind.c == "double":
         operands = [

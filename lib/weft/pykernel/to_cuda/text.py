@@ -22,7 +22,7 @@ from ..language import FunctionSource
 CHOICE, OR, AND, BIT_OR, BIT_XOR, BIT_AND, EQUAL, RELATION = range(8)
 SHIFT, SUM, PRODUCT, UNARY, PRIMARY = range(8, 13)
 
-# Words of C and C++, and macros or C functions in nvcc's headers.
+# Keywords of C and C++, and macros or C functions in nvcc's headers.
 _RESERVED = """
     alignas alignof and and_eq asm auto bitand bitor bool break case catch char
     class compl concept const consteval constexpr constinit const_cast continue

@@ -4,7 +4,7 @@ ptx(kernel), sass(kernel)              instructions, below the lines of your sou
 occupancy(kernel, threads=256)         the number of blocks that fit, and its limit
 profile(kernel)[grid, block](*args)    Nsight Compute's counters next to ours
 
-A view unfolds only the innermost loops, which run most often. Any other part is one
+A view unfolds only the innermost loops, which run most often. Any other part becomes a
 line with its number of instructions. Accesses have the colours of the pictures: blue
 for reads of global memory, orange for writes to it, green for shared memory.
 

@@ -160,7 +160,7 @@ class Occupancy:
         return ""
 
     def sentence(self) -> str:
-        """Summarize the occupancy in one line."""
+        """Summarise the occupancy in one line."""
         head = f"{self.name} on {self.arch} ({self.limits.name})"
         if not self.blocks:
             return f"{head}: cannot be launched"

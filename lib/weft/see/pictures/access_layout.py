@@ -50,7 +50,7 @@ class Moment:
 
     @property
     def few(self) -> bool:
-        """Whether one arrow for every thread and cell remains readable."""
+        """Whether arrows for all threads and cells remain readable."""
         return len(self.order) <= ARROWS
 
     @functools.cached_property

@@ -23,7 +23,7 @@ from .svg import Drawing, Slider, box, label, num, remark
 from .touches import block_name
 from .warp_steps import WarpStep, find_source_loops, steps_of
 
-# Maximum number of steps that get a row each; if there are more, source lines do.
+# Maximum number of steps that get a row each; if there are more, source lines get rows.
 MOST = 40
 WARPS = 16  # maximum number of stops of the slider
 ROWS = 20_000  # if the record has more rows, fewer warps are drawn
@@ -109,7 +109,7 @@ def _list_rows(steps: Sequence[WarpStep]) -> list[tuple[int | None, list[WarpSte
     The interval is None if rows contain all steps of a site, since there are too many.
     """
     runs: list[list[WarpStep]] = []
-    for step in steps:  # a loop's turns with equal active lanes share a row
+    for step in steps:  # iterations with equal active lanes share a row
         last = runs[-1][-1] if runs else step
         same = (step.site, step.interval) == (last.site, last.interval)
         if runs and same and np.array_equal(step.lanes, last.lanes):

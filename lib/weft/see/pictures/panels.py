@@ -228,7 +228,7 @@ def drawn_shape(shape: Sequence[int]) -> tuple[int, int, int]:
     return max(math.prod(planes), 1), max(rows, 1), max(cols, 1)
 
 
-MANY = 20  # the cells of an array with this many rows contain no text
+MANY = 20  # if an array has at least this many rows, its cells contain no text
 LOWER = 168.0  # Largest height of such an array in pixels, so that two fit on a screen.
 
 

@@ -7,8 +7,8 @@
 
 Sliders move a thread through the row. play_online() shows how the old sum shrinks when
 a larger number is read (Milakov and Gimelshein, Online normalizer calculation for
-softmax, 2018). draw_owners() draws the bytes over the floor and the active lanes of
-rungs from their counts, with a slider for the row's length. play_programs() draws the
+softmax, 2018). draw_owners() draws the counted bytes of rungs relative to the floor,
+and their active lanes, with a slider for the row's length. play_programs() draws the
 lanes of programs and their mask.
 """
 

@@ -223,7 +223,7 @@ def run_blocks(
     order: the order in which blocks begin. slots: the number of blocks that run at the
     same time. look_back: whether a tile may add partial sums; otherwise it waits for
     the final sum of the tile before it. ticket: whether a block takes the next tile;
-    otherwise its tile is its own number. times: steps that each tile's own sum takes
+    otherwise, block i takes tile i. times: steps that each tile's own sum takes
     (default: 1). Raises ArgumentError unless `order` is a permutation, and slots and
     times are positive.
     """

@@ -249,7 +249,7 @@ def _evaluate_side(name: str, side: Any, bound: Mapping[str, Any]) -> int:
 
 # ---- arrays around the threads that read and write them ------------------------------
 
-ALL = -1  # stands for all intervals; -2, -3, ...: the first, second, ... access
+ALL = -1  # means all intervals; -2, -3, ...: the first, second, ... access
 TANGLE = 12  # if one thread has more accesses than this, its arrows tangle
 REPEATED = 20_000  # an endless loop usually has more accesses than this
 # Maximum number of a thread's accesses that become stops of the slider.

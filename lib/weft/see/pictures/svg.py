@@ -384,7 +384,7 @@ STILL = {
     "start": [],
     "frames": {},
     "parts": [],
-}  # the story of a picture without sliders
+}  # player.js's data for a picture without sliders
 
 
 def make_bundle(text: str, account: str) -> dict[str, str]:

@@ -3,17 +3,17 @@
 steps_of() finds the order in which the threads of a warp go through a kernel together.
 A warp that diverges executes both sides of a branch one after the other and reconverges
 after it. It leaves a loop together with its last thread. A step's place is therefore
-its line and the path of loops around it, each with the number of its turn. Steps of
+its line and the path of loops around it, each with its iteration (turn). Steps of
 different threads with the same place happen together.
 
 Statements records, for each statement of a kernel, its names and loads, and whether it
 computes. programs() models the instructions without a GPU compiler. One
 instruction represents each access to global or shared memory and each barrier. Another
 represents each statement that has an operator or a call outside of an index.
-Indices and the turns of a `for` loop are free, and local arrays are in registers. An
+Indices and the counting in a `for` loop are free, and local arrays are in registers. An
 instruction waits for the values that it uses. As in compiled code, loads move to the
 front of a straight piece of code. They do not move past a store to the same kind of
-memory. Turns of a loop do not overlap (`#pragma unroll 1`).
+memory. Iterations of a loop do not overlap (`#pragma unroll 1`).
 """
 
 from __future__ import annotations
@@ -109,12 +109,12 @@ def steps_of(
 def _record_step(
     stack: list[_Loop], site: int, line: int, loops: Sequence[tuple[int, int]]
 ) -> list[tuple[int, int]]:
-    """Record a thread's step to a site; return the site's loops with their turns."""
+    """Record a thread's step to a site; return the site's loops and iterations."""
     chain = [loop for loop in loops if loop[0] <= line <= loop[1]]
     matches = [(one.first, one.last) == loop for one, loop in zip(stack, chain)]
     same = [*matches, False].index(False)
     del stack[same:]
-    # A second visit to a site begins the loop's next turn.
+    # A second visit to a site begins the loop's next iteration.
     if stack and site in stack[-1].seen:
         stack[-1].turn += 1
         stack[-1].seen.clear()
@@ -199,8 +199,8 @@ def _read_statements(text: str, first: int) -> list[Statement]:
                 statement.uses.add(node.target.id)
         reader.visit(head)
         if isinstance(node, ast.For):
-            # A loop's head costs nothing: compilers unroll turns, or count them during
-            # other work.
+            # A loop's head costs nothing: compilers unroll the loop, or count its
+            # iterations during other work.
             statement.computes = False
         statements.append(statement)
     return statements
