@@ -546,9 +546,9 @@ struct weft_cnn_ready {
  * may be NULL): the loss and the gradients are 0. Without sync_batchnorm, batch
  * norm uses the statistics of the worker's images, as PyTorch's
  * DistributedDataParallel does. With it, batch norm uses those of all images,
- * as one model with the whole batch does; "reference" and the fused rungs can,
- * and the rungs that run layer by layer ("naive", "tiled", "cudnn") give
- * WEFT_EINVAL. The CPU build returns WEFT_EINTR after Ctrl-C.
+ * as one model with the whole batch does; "reference" and the fused rungs
+ * support this, and the rungs that run layer by layer ("naive", "tiled",
+ * "cudnn") give WEFT_EINVAL. The CPU build returns WEFT_EINTR after Ctrl-C.
  *
  * Until weft_cnn_update() or weft_cnn_abandon() ends the step, functions that
  * train, classify, or change weights or data sets give WEFT_EINVAL. */

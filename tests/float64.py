@@ -97,6 +97,27 @@ def forward(model: Twin, images: np.ndarray) -> tuple[torch.Tensor, torch.Tensor
 
 def step(model: Twin, images: np.ndarray, labels: np.ndarray) -> Step:
     """Run a float64 model forward and backward on one batch, with bounds."""
+    loss, into, out = _run(model, images, labels)
+    gradients = {n: p.grad.clone() for n, p in model.named_parameters()}
+    with torch.no_grad():
+        errors = _forward_errors(model, into)
+    flips = _flips(model, out, errors)
+    rounding = _roundings(model, images.shape, into, out)
+    bounds = {n: bound + flips[n] for n, bound in rounding.items()}
+    # Cross entropy changes by at most twice the largest error of a logit.
+    logit = float(errors["fc2"].total.max())
+    bounds["loss"] = 2 * logit + UNIT * (1 + loss.item())
+    return Step(loss.item(), gradients, bounds, not any(flips.values()))
+
+
+def roundings(model: Twin, images: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """Return bounds on the gradients' errors if all decisions are those of float64."""
+    _, into, out = _run(model, images, labels)
+    return _roundings(model, images.shape, into, out)
+
+
+def _run(model, images, labels):
+    """Run a step; return the loss, and the inputs and outputs of the layers."""
     x = normalise(images)
     into, out = {}, {}
     for name in LAYERS:
@@ -106,17 +127,7 @@ def step(model: Twin, images: np.ndarray, labels: np.ndarray) -> Step:
     loss = F.cross_entropy(x, torch.tensor(labels.astype(np.int64)))
     model.zero_grad()
     loss.backward(retain_graph=True)
-    gradients = {n: p.grad.clone() for n, p in model.named_parameters()}
-    with torch.no_grad():
-        errors = _forward_errors(model, into)
-        sizes = _magnitudes(model, into, out)
-    flips = _flips(model, out, errors)
-    unit = UNIT * math.sqrt(_terms(model, images.shape))
-    bounds = {n: unit * float(torch.linalg.norm(sizes[n])) + flips[n] for n in sizes}
-    # Cross entropy changes by at most twice the largest error of a logit.
-    logit = float(errors["fc2"].total.max())
-    bounds["loss"] = 2 * logit + UNIT * (1 + loss.item())
-    return Step(loss.item(), gradients, bounds, not any(flips.values()))
+    return loss, into, out
 
 
 # ---- forward -------------------------------------------------------------------
@@ -173,6 +184,13 @@ def _batchnorm_error(layer, x, error: Error) -> Error:
 
 
 # ---- backward ------------------------------------------------------------------
+
+
+@torch.no_grad()
+def _roundings(model, shape, into, out) -> dict[str, float]:
+    unit = UNIT * math.sqrt(_terms(model, shape))
+    sizes = _magnitudes(model, into, out)
+    return {n: unit * float(torch.linalg.norm(size)) for n, size in sizes.items()}
 
 
 def _magnitudes(model, into, out) -> dict[str, torch.Tensor]:

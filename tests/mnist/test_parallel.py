@@ -23,7 +23,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from test_parts import take_step
+from test_parts import GENTLE, limit_losses, take_step
 
 from weft.base.errors import ArgumentError
 from weft.commands import mnist as command
@@ -518,6 +518,28 @@ def test_two_workers_train_as_ddp_does(undisturbed):
     # Both train on the same images. Later, differences in rounding grow.
     assert trained["losses"][:3] == pytest.approx(ours["losses"][:3], rel=1e-3)
     assert ddp["rung"].endswith("DDP")
+
+
+@pytest.mark.slow
+def test_other_numbers_of_workers_continue_within_the_bound(tmp_path, monkeypatch):
+    """With global batch norm, 2 workers, then 1, then 2 have one model's losses."""
+    for name in ("RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    sets = {name: data.load(name).first(640) for name in ("train", "test")}
+    config = Config(limit=640, batch=64, lr=GENTLE, iterations=1, epochs=1)
+    config = replace(config, batchnorm="global", rung="reference", checkpoint=tmp_path)
+    launch(config, 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(data, "load", sets.get)
+        parallel.run(replace(config, epochs=2, resume=True, progress=False))
+    launch(replace(config, epochs=3, resume=True), 2)
+    newest, before = (p for _, p in read_checkpoints(tmp_path))
+    losses = Checkpoint.unpack(newest, "it").losses
+    assert len(losses) == 30  # the third run has continued the second one's losses
+    assert np.array_equal(losses[:20], Checkpoint.unpack(before, "it").losses)
+    orders = [data.epoch_order(config.seed, epoch, 640, 64) for epoch in range(3)]
+    whole, limit = limit_losses(sets["train"], np.concatenate(orders).reshape(-1, 64))
+    assert (np.abs(losses - whole) <= limit).all() and limit.max() < 0.02
 
 
 @pytest.mark.slow

@@ -184,15 +184,19 @@ static inline int fused_population(const struct fused *f, int batch) {
 }
 
 /* ---- the kernels --------------------------------------------------------- */
-/* Each of these functions queues its kernel (moments: two) for the images
- * order[first .. first+batch), for any batch from 1 up, and records in `f` the
- * number of slots that it writes. The table above lists the outputs. The inputs
- * are the outputs of earlier kernels. All return a weft_status. */
+/* Each of these functions queues its kernel for the images order[first ..
+ * first+batch), for any batch from 1 up, and records in `f` the number of slots
+ * that it writes. The table above lists the outputs. The inputs are the outputs
+ * of earlier kernels. All return a weft_status. */
 
-int fused_moments(struct fused *f, int batch, cudaStream_t stream);
-/* The two kernels of fused_moments(): the sums, and batch norm from them. */
+/* The two kernels of moments: the sums, and conv1's batch norm from them. */
 int fused_patches(struct fused *f, int batch, cudaStream_t stream);
 int fused_bn1(struct fused *f, int batch, cudaStream_t stream);
+static inline int fused_moments(struct fused *f, int batch,
+                                cudaStream_t stream) {
+    WEFT_TRY(fused_patches(f, batch, stream));
+    return fused_bn1(f, batch, stream);
+}
 /* `ahead`: the previous step has summed this step's patches. */
 int fused_conv1(struct fused *f, int batch, int ahead, cudaStream_t stream);
 int fused_conv2(struct fused *f, int batch, cudaStream_t stream);

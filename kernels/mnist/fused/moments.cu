@@ -63,8 +63,3 @@ int fused_bn1(struct fused *f, int batch, cudaStream_t stream) {
            bn1_from(f, batch), (const float *)f->params);
     return WEFT_OK;
 }
-
-int fused_moments(struct fused *f, int batch, cudaStream_t stream) {
-    WEFT_TRY(fused_patches(f, batch, stream));
-    return fused_bn1(f, batch, stream);
-}
