@@ -6,6 +6,7 @@ import pytest
 from tiers import loop_over
 
 from weft.base.errors import ArgumentError
+from weft.base.paths import ROOT
 from weft.benchmarks.plot_bodies import load_elsewhere
 from weft.lessons import workers
 from weft.lessons.widgets.predict import predict
@@ -185,6 +186,23 @@ def test_the_committed_rows_confirm_the_lesson(capsys):
     assert ddp["efficiency"] > ours["efficiency"]
     assert "2 x NVIDIA H200, nccl" in str(workers.compare([make_row()]))
     assert "not measured yet" not in capsys.readouterr().out
+
+
+def test_the_committed_rows_confirm_the_page_on_workers():
+    (result,) = load_elsewhere("efficiency")
+    page = (ROOT / "docs" / "workers.md").read_text(encoding="utf-8")
+    for images in (64, 256):
+        rows = [row for row in result["rows"] if row["batch"] == 2 * images]
+        best = {row["impl"]: row for row in sorted(rows, key=lambda row: -row["us"])}
+        numbers = [
+            text
+            for impl in ("weft", "torch")
+            for text in (
+                f"{best[impl]['us'] / 1e3:.1f} ms",
+                f"{best[impl]['speedup']:.2f}",
+            )
+        ]
+        assert f"| {images} | {' | '.join(numbers)} |" in page
 
 
 def test_the_table_begins_with_fp32_and_our_row_precedes_ddps():

@@ -387,7 +387,8 @@ class DdpTwin:
         if place.size > 1:
             if config.batchnorm == "global":  # on GPUs; not measured yet
                 self.module = SyncBatchNorm.convert_sync_batchnorm(self.module)
-            options = {"gradient_as_bucket_view": True, "broadcast_buffers": False}
+            # The module has no buffers, so DDP broadcasts none.
+            options = {"gradient_as_bucket_view": True}
             self.twin.model = DistributedDataParallel(self.module, **options)
 
     def block(self, own: np.ndarray, together: bool) -> Callable[[], None]:
