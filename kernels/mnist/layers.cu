@@ -473,6 +473,7 @@ static int layers_forward(void *state, float *logits, const uint8_t *images,
         NULL,                      \
         NULL,                      \
         NULL,                      \
+        NULL,                      \
     }
 
 RUNG(cnn_naive, naive_create);

@@ -351,6 +351,6 @@ static size_t bytes(const void *state) {
 }
 
 const struct cnn_impl cnn_reference = {
-    create, destroy, step,      forward, get,  set,  bytes,
-    part,   update,  gradients, 1,       NULL, NULL, NULL,
+    create, destroy,   step, forward, get,  set,  bytes, part,
+    update, gradients, 1,    NULL,    NULL, NULL, NULL,
 };
