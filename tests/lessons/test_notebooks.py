@@ -176,6 +176,13 @@ def list_answers(notebook: nbformat.NotebookNode) -> list[tuple[str, float]]:
 
 
 @each_notebook
+def test_listed_functions_exist(path):
+    for cell in code_cells(read(find_source(path))):
+        for file, name in re.findall(r'listing\("([^"]+)", "(\w+)"', cell.source):
+            assert utils.source(file, name), cell.source
+
+
+@each_notebook
 def test_every_exercise_is_tried_with_three_wrong_and_two_right_answers(path):
     """The count of right answers excludes the exercise's own."""
     for answer, check, *extra in lessons.exercises(read(find_source(path))):
