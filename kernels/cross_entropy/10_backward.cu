@@ -14,7 +14,7 @@
 enum { FOURS = 4, TILE = 4 * FOURS * THREADS };
 
 /* Compute the gradient of `count` elements, starting at column `col` of the
- * first row. dlogits and prob begin at that element, and target at that row. */
+ * first row. dlogits and prob point to that element, and target to that row. */
 template <bool WIDE>
 static __device__ __forceinline__ void
 differentiate_tile(float *dlogits, const float *prob, const int64_t *target,

@@ -30,8 +30,8 @@ static int check_share(const weft_cnn *cnn, const char *function, int batch,
                  function, batch, total, batch > 1 ? batch : 1);
     WEFT_TRY(cnn_check_labels(cnn, function));
     WEFT_REQUIRE(!sync_batchnorm || cnn->impl->syncs,
-                 "%s: rung %s does not synchronise batch norm; reference, "
-                 "fused, graph, pdl, winograd, tf32, bf16 and fp16 do",
+                 "%s: rung %s does not synchronise batch norm; reference and "
+                 "the fused rungs do",
                  function, cnn->rung);
     return WEFT_OK;
 }

@@ -52,7 +52,7 @@ def find_unwritten(values: np.ndarray, start: np.generic) -> np.ndarray:
 
 
 def guard_value(dtype: Any) -> np.generic:
-    """Return the fill value of guard zones. Unlike NaN, it reveals an addition."""
+    """Return the fill value of guard zones. Unlike NaN, it changes by an addition."""
     dtype = np.dtype(dtype)
     return dtype.type(1e4 + 1 / 64) if dtype.kind in "fc" else poison(dtype)
 

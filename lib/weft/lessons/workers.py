@@ -249,7 +249,7 @@ def _draw_owners(
     return out
 
 
-# ---- the data that are sent ----------------------------------------------------------
+# ---- the gradients that a step sends -------------------------------------------------
 
 GROUPS = {  # the layers whose gradients are ready together, in backward order
     "linear layers": ("fc2", "fc1"),
@@ -462,7 +462,7 @@ def compare(rows: Sequence[Row]) -> Table | None:
     """
     lines = []
     if text := find_sharing(rows):
-        print(f"This machine is not in the table: {text}.")
+        print(f"No times of these workers: {text}.")
     else:
         here = f"{rows[0]['device']}, {rows[0]['backend']}"
         lines += [_write_line(row, here) for row in rows]

@@ -93,7 +93,7 @@ class Region:
         if self.nbytes:
             _libc.memmove(self.start, self.source, self.nbytes)
 
-    def strayed(self) -> int | None:
+    def find_overwritten(self) -> int | None:
         """Return the address of an overwritten canary byte, or None."""
         after = self.start + self.nbytes
         slack = self.base + self.room - after
@@ -145,9 +145,9 @@ class Arena:
         at = bisect.bisect_left(self._ends, array.address + array.nbytes)
         return self.regions[at]
 
-    def strayed(self) -> int | None:
+    def find_overwritten(self) -> int | None:
         """Return an address outside the arrays that was written, or None."""
-        found = (region.strayed() for region in self.regions)
+        found = (region.find_overwritten() for region in self.regions)
         return next((address for address in found if address is not None), None)
 
     def copy_back(self, written: Sequence[bool]) -> None:

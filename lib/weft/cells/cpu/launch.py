@@ -323,7 +323,7 @@ class CpuLauncher:
         if error:
             raise _make_failure(launch.scene)
         arena = launch.scene.arena
-        address = arena.strayed() if arena is not None else None
+        address = arena.find_overwritten() if arena is not None else None
         if address is not None:
             raise faults.make_stray_fault(address, launch.scene)
 

@@ -223,7 +223,7 @@ class CheckedArena(arena.Arena):
             if nbytes:
                 arena.move(at, start, nbytes)
 
-    def strayed(self) -> int | None:
+    def find_overwritten(self) -> int | None:
         """Return None, since the runtime reports a stray access when it happens."""
         return None
 
